@@ -335,7 +335,12 @@ impl Device {
 
     /// Begins the span of a launch, which computes on the cpu device and enqueues on others.
     pub(crate) fn launch_span<'a>(&'a self, name: &'a str) -> Span<'a> {
-        self.span(if self.shares_host_memory() { Stage::Kernel } else { Stage::Enqueue }, name)
+        let stage = match self.shares_host_memory() {
+            true => Stage::Kernel,
+            false if self.driver().tells_times() => Stage::Enqueue,
+            false => Stage::Untimed,
+        };
+        self.span(stage, name)
     }
 
     /// Returns the flag that cancels calls with this handle.

@@ -17,3 +17,12 @@ pub(crate) fn pieces(Range { start, end }: Range<u64>, step: u64) -> impl Iterat
 pub fn to_usize(extent: u64) -> usize {
     usize::try_from(extent).unwrap_or(usize::MAX)
 }
+
+/// Returns the index along each axis of `shape` for the element at position `place` in C order.
+pub(crate) fn index_at(place: u64, shape: &[u64]) -> Vec<u64> {
+    let (mut index, mut left) = (vec![0; shape.len()], place);
+    for (at, extent) in index.iter_mut().zip(shape).rev() {
+        (*at, left) = (left % extent, left / extent);
+    }
+    index
+}

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use crate::{
     DType, Device, Error, Result,
-    driver::{ArgSlice, Slice},
+    driver::{ArgSlice, Caller, Slice},
     kernel::{Access, Binding, Grid, Kernel, KernelDef, Key, Program, Spec},
     timeline::Stage,
 };
@@ -185,8 +185,9 @@ impl Device {
         }
         let args: Vec<_> = args.iter().map(|arg| ArgSlice { slice: arg.slice, access: arg.access }).collect();
         self.count_launch();
+        let caller = Caller { cancel: self.cancel(), timeline: self.timeline() };
         let span = self.launch_span(op).bytes(args.iter().map(|arg| arg.slice.bytes).sum());
-        self.driver().launch(kernel, spec, grid, &args, params, self.cancel())?;
+        self.driver().launch(kernel, spec, grid, &args, params, caller)?;
         drop(span);
         // A driver that computes at once may have stopped halfway.
         self.check()

@@ -15,7 +15,7 @@
 //! | store | [`ChunkedArray`], [`store::Storage`] | an array that is read chunk by chunk: from Zarr, from a .npy file, in memory, or your own |
 //! | stream | [`stream::Blocks`] | a pass over stored arrays in blocks of rows or boxes with halos, which are decoded in advance and uploaded, in bounded memory |
 //! | run | [`Run`] | options of a long call: a flag that stops it, a callback for progress, memory budgets |
-//! | timeline | [`Timeline`] | a recording of what each thread did when, and what a run waits for: [`Device::recorded_by`] |
+//! | timeline | [`Timeline`] | a recording of what each thread and GPU did when, and what a run waits for: [`Device::recorded_by`] |
 //!
 //! # A first program
 //!

@@ -183,7 +183,7 @@ fn open_lent(_: On) -> Result<Vec<Device>, String> {
 
 #[cfg(feature = "wgpu")]
 fn open_lent(on: On) -> Result<Vec<Device>, String> {
-    let (device, queue) = application_device()?;
+    let (device, queue) = application_device(wgpu::Features::empty())?;
     Ok(vec![Device::from_wgpu_with(device, queue, &options(on)).unwrap()])
 }
 
@@ -205,9 +205,11 @@ fn open_lent_cuda(on: On) -> Result<Vec<Device>, String> {
     Ok(vec![Device::from_cuda_with(context, stream, &options(on)).unwrap()])
 }
 
-/// Opens a device as an application without special requests does. All such devices share one instance.
+/// Opens a device as an application does that asks for these features and nothing else. All such devices share one instance.
 #[cfg(feature = "wgpu")]
-pub(crate) fn application_device() -> Result<(wgpu::Device, wgpu::Queue), String> {
+pub(crate) fn application_device(
+    required_features: wgpu::Features,
+) -> Result<(wgpu::Device, wgpu::Queue), String> {
     static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
     let instance = INSTANCE.get_or_init(|| {
         let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
@@ -217,7 +219,9 @@ pub(crate) fn application_device() -> Result<(wgpu::Device, wgpu::Queue), String
     });
     let adapter = pollster::block_on(instance.request_adapter(&wgpu::RequestAdapterOptions::default()));
     let adapter = adapter.map_err(|error| error.to_string())?;
-    let opened = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor::default()));
+    let opened = pollster::block_on(
+        adapter.request_device(&wgpu::DeviceDescriptor { required_features, ..Default::default() }),
+    );
     opened.map_err(|error| error.to_string())
 }
 

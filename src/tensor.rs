@@ -45,15 +45,6 @@ pub struct Tensor<T: Element> {
     element: PhantomData<T>,
 }
 
-/// Returns the index along each axis of `shape` for the element at position `place` in C order.
-pub(crate) fn index_at(place: u64, shape: &[u64]) -> Vec<u64> {
-    let (mut index, mut left) = (vec![0; shape.len()], place);
-    for (at, extent) in index.iter_mut().zip(shape).rev() {
-        (*at, left) = (left % extent, left / extent);
-    }
-    index
-}
-
 /// A window of a tensor as a kernel argument. The window begins at the device's alignment, `start` elements before the wanted ones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<'a> {
@@ -135,7 +126,7 @@ impl<T: Element> Tensor<T> {
         if !tensor.is_empty() {
             span.bytes = tensor.bytes();
             device.count_to_device(tensor.bytes());
-            let fence = device.driver().upload(slot, tensor.whole())?;
+            let fence = device.driver().upload(slot, tensor.whole(), device.timeline())?;
             device.driver().order_after(&fence)?;
         }
         drop(span);
@@ -158,7 +149,8 @@ impl<T: Element> Tensor<T> {
         if bytes > 0 {
             self.device.count_to_device(bytes);
             let _span = self.device.span(Stage::Upload, "").bytes(bytes);
-            let fence = self.device.driver().upload(slot, self.slice(offset, bytes))?;
+            let fence =
+                self.device.driver().upload(slot, self.slice(offset, bytes), self.device.timeline())?;
             self.device.driver().order_after(&fence)?;
         }
         Ok(())
@@ -465,7 +457,7 @@ impl<T: Element> Tensor<T> {
             self.device.count_to_host(self.bytes());
             let _span = self.device.span(Stage::Download, "").bytes(self.bytes());
             let (memory, offset) = (&self.buffer.memory, self.offset - before);
-            self.device.driver().download(Slice { memory, offset, bytes })?
+            self.device.driver().download(Slice { memory, offset, bytes }, self.device.timeline())?
         };
         let len = self.host_len()?;
         let (before, timeline) = ((self.offset % 4) as usize, self.device.timeline().cloned());

@@ -92,12 +92,12 @@ pub(crate) struct Resources {
     /// On the cpu device, --memory counts.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) device_memory: Option<u64>,
-    /// Write what each thread did when, for ui.perfetto.dev
+    /// Write what each thread and the GPU did when, for ui.perfetto.dev
     ///
     /// Also of a run that fails or is stopped. An existing file is replaced if it is such a trace.
     #[arg(long, value_name = "F.json", value_parser = local())]
     trace: Option<PathBuf>,
-    /// Write a page of what the run waited for: threads over time, stages, memory, plots, the record
+    /// Write a page of what the run waited for: threads and the GPU over time, stages, memory, plots, the record
     ///
     /// One file of HTML, which opens in any browser. Also of a run that fails or is stopped. An existing file is replaced if it is
     /// such a page.

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{ErrorKind, Read},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
@@ -46,10 +46,20 @@ impl Recording {
 
     /// Returns a device that records, if one of the files is asked for.
     pub(crate) fn recorded(&self, device: Device) -> Device {
-        match &self.timeline {
-            Some(timeline) => device.recorded_by(timeline),
-            None => device,
-        }
+        let Some(timeline) = &self.timeline else { return device };
+        // A run that fails has no other record.
+        let (info, version) = (device.info(), env!("CARGO_PKG_VERSION"));
+        let entries = json!({
+            "teatime_version": version,
+            "threads": device.threads(),
+            "device": { "name": info.name, "description": info.description, "driver": info.driver },
+        });
+        rows(&mut self.about().record, "", &entries);
+        device.recorded_by(timeline)
+    }
+
+    fn about(&self) -> MutexGuard<'_, About> {
+        self.about.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a phase of the run from `began` until now.
@@ -71,8 +81,9 @@ impl Recording {
         if self.timeline.is_none() {
             return;
         }
-        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut about = self.about();
         about.plots = plots();
+        about.record.clear();
         rows(&mut about.record, "", record);
     }
 
@@ -85,12 +96,12 @@ impl Recording {
         else {
             return ended;
         };
-        let mut about = self.about.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut about = self.about();
         let words: Vec<_> =
             std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         about.title = format!("teatime {}", words.join(" "));
         if let Err(failure) = &ended {
-            about.record.insert(0, ("ended".into(), failure.to_string()));
+            about.failed = failure.to_string();
         }
         // A result of the run may have taken the name meanwhile.
         let write = |path: &Option<PathBuf>, mark, write: &dyn Fn(&Path) -> Result<(), Error>| match path {

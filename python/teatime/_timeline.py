@@ -1,4 +1,4 @@
-"""Timelines: what each thread did when, and what a computation waits for."""
+"""Timelines: what each thread and each GPU did when, and what a computation waits for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _begun: dict[str, _teatime.Timeline] = {}
 
 class Timeline:
     """Records what teatime does within a ``with`` block, on all threads of the process: chunks that are fetched and decoded, blocks that are
-    converted and uploaded, kernels, waits, results that are written. Times are the host's.
+    converted and uploaded, kernels, waits, results that are written. A GPU's kernels have its own times, if it tells them: CUDA's do, and
+    wgpu's with timestamps. Other times are the host's.
 
     Parameters
     ----------

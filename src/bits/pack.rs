@@ -7,9 +7,10 @@ use super::{
 };
 use crate::{
     DType, Element, Error, Result, Tensor,
+    extent::index_at,
     kernel::small,
     kernels::pack::{PACK, Params, REFUSE, spec},
-    tensor::{Pending, index_at},
+    tensor::Pending,
 };
 
 /// A type that can be packed: `u8` or `i8`.

@@ -6,8 +6,12 @@ use bytemuck::cast_slice;
 
 use super::{Distances, Metric, Missing, Options, job::Job, pairs::condensed_len, symmetric};
 use crate::{
-    Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor, dtype::nearest_f32,
-    extent::to_usize, linalg::Matrix, store::BoxWriter, tensor::index_at, timeline::Stage,
+    Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor,
+    dtype::nearest_f32,
+    extent::{index_at, to_usize},
+    linalg::Matrix,
+    store::BoxWriter,
+    timeline::Stage,
 };
 
 /// Writes the result of [`pairwise`](super::pairwise), the same to the bit, into an array of f64 or f32, and finishes the array. Waits.

@@ -8,12 +8,13 @@ use rayon::ThreadPool;
 
 use self::lines::CpuBytes;
 pub(crate) use self::lines::HostLines;
-use super::{ArgSlice, Download, Driver, Fence, HostBytes, Memory, Slice, Staging, foreign};
+use super::{ArgSlice, Caller, Download, Driver, Fence, HostBytes, Memory, Slice, Staging, foreign};
 use crate::{
-    Backend, Cancel, DeviceInfo, DeviceKind, Limits, Result,
+    Backend, DeviceInfo, DeviceKind, Limits, Result,
     extent::to_usize,
     fresh::{DEVICES, Room},
     kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
+    timeline::Timeline,
     waiting::install,
 };
 
@@ -170,7 +171,7 @@ impl Driver for CpuDriver {
         Ok(())
     }
 
-    fn download(&self, src: Slice<'_>) -> Result<Download> {
+    fn download(&self, src: Slice<'_>, _: Option<&Timeline>) -> Result<Download> {
         let _queue = self.enter();
         Ok(Download::Ready(window(&cpu(src.memory)?.read(), src).to_vec()))
     }
@@ -203,7 +204,7 @@ impl Driver for CpuDriver {
         _grid: Grid,
         args: &[ArgSlice<'_>],
         params: &[u8],
-        cancel: Option<&Cancel>,
+        Caller { cancel, .. }: Caller<'_>,
     ) -> Result<()> {
         let queue = self.enter();
         let mut guards = Vec::with_capacity(args.len());
@@ -232,7 +233,7 @@ impl Driver for CpuDriver {
         Ok(Staging::Cpu(CpuStaging { lines, bytes, _room: room }))
     }
 
-    fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
+    fn upload(&self, slot: &mut Staging, dst: Slice<'_>, _: Option<&Timeline>) -> Result<Fence> {
         #[cfg_attr(
             not(any(feature = "cuda", feature = "wgpu")),
             allow(irrefutable_let_patterns, reason = "the only variant then")

@@ -6,6 +6,8 @@
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+mod times;
 #[cfg(feature = "wgpu")]
 pub(crate) mod wgpu;
 
@@ -15,6 +17,7 @@ pub(crate) use self::cpu::HostLines;
 use crate::{
     Cancel, DeviceInfo, Error, Limits, Result,
     kernel::{Access, Grid, KernelDef, Spec},
+    timeline::Timeline,
 };
 
 /// Returns the error for memory of another device.
@@ -180,6 +183,18 @@ pub(crate) struct GemmCall<'a> {
     pub(crate) accumulate: bool,
 }
 
+/// The flag and the timeline of the handle that a launch is made with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Caller<'a> {
+    pub(crate) cancel: Option<&'a Cancel>,
+    pub(crate) timeline: Option<&'a Timeline>,
+}
+
+impl GemmCall<'_> {
+    /// The name of the product in timelines.
+    pub(crate) const NAME: &'static str = "vendor's matrix product";
+}
+
 /// A device. Calls enqueue work in program order and may return before it is done. Any thread may call them.
 pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// Returns the name and properties of the device.
@@ -199,11 +214,12 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn copy(&self, src: Slice<'_>, dst: Slice<'_>) -> Result<()>;
     /// Copies small host data to a window; the caller may reuse `bytes` on return. Offset and length are multiples of 4.
     fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()>;
-    /// Starts a copy to the host, after everything that is enqueued. Offset and length are multiples of 4.
-    fn download(&self, src: Slice<'_>) -> Result<Download>;
+    /// Starts a copy to the host, after everything that is enqueued. Offset and length are multiples of 4. The timeline gets the copy's times if
+    /// the device tells them.
+    fn download(&self, src: Slice<'_>, timeline: Option<&Timeline>) -> Result<Download>;
     /// Waits for everything that is enqueued and copies the first bytes of a window. The window's offset and length are multiples of 4.
     fn read(&self, src: Slice<'_>, out: &mut [u8]) -> Result<()> {
-        self.download(src)?.wait_into(out)
+        self.download(src, None)?.wait_into(out)
     }
     /// Wraps host bytes as read-only memory if the device can use them in place. The bytes are valid only as long as
     /// the memory: nothing may keep references to them.
@@ -213,7 +229,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// Returns the first bytes of some memory to the host, after waiting for enqueued work. Copies nothing if the host can use the memory itself.
     fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
         let words = bytes.next_multiple_of(4) as u64;
-        let mut taken = self.download(Slice { memory: &memory, offset: 0, bytes: words })?.wait()?;
+        let mut taken = self.download(Slice { memory: &memory, offset: 0, bytes: words }, None)?.wait()?;
         taken.truncate(bytes);
         Ok(HostBytes::Owned(taken))
     }
@@ -221,7 +237,8 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn prepare(&self, _kernel: &'static KernelDef, _spec: Spec<'_>) -> Result<()> {
         Ok(())
     }
-    /// Runs a kernel. If `cancel` is set meanwhile, its outputs may be incomplete.
+    /// Runs a kernel. If the caller's flag is set meanwhile, its outputs may be incomplete. The caller's timeline gets the kernel's times if the
+    /// device [tells](Self::tells_times) them.
     /// [`Device::launch`](crate::Device::launch) has checked window sizes, access, grid and parameters.
     fn launch(
         &self,
@@ -230,14 +247,18 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
         grid: Grid,
         args: &[ArgSlice<'_>],
         params: &[u8],
-        cancel: Option<&Cancel>,
+        caller: Caller<'_>,
     ) -> Result<()>;
     /// Makes a slot for uploads of up to `bytes` bytes.
     fn staging(&self, bytes: u64) -> Result<Staging>;
-    /// Enqueues, on the copy queue, a copy of the slot's first `dst.bytes` bytes.
-    fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence>;
+    /// Enqueues, on the copy queue, a copy of the slot's first `dst.bytes` bytes. The timeline is as in [`download`](Self::download).
+    fn upload(&self, slot: &mut Staging, dst: Slice<'_>, timeline: Option<&Timeline>) -> Result<Fence>;
     /// Makes all work that is enqueued from now on wait for the fence.
     fn order_after(&self, fence: &Fence) -> Result<()>;
+    /// Returns true if timelines get times of the device itself, after waits that prove the work done.
+    fn tells_times(&self) -> bool {
+        false
+    }
     /// Returns true once a call has found that the device is lost.
     fn is_lost(&self) -> bool {
         false
@@ -245,7 +266,7 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     /// Submits all pending work and waits for it.
     fn synchronize(&self) -> Result<()>;
     /// Computes a product by the vendor's library. Returns `None` if there is no library, or if it does not support this call.
-    fn gemm(&self, _call: &GemmCall<'_>) -> Option<Result<()>> {
+    fn gemm(&self, _call: &GemmCall<'_>, _timeline: Option<&Timeline>) -> Option<Result<()>> {
         None
     }
     /// Returns this driver if it is the CUDA driver, for slices that an application shares.

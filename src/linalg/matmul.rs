@@ -239,8 +239,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             if let Err(cancelled) = device.check() {
                 return Some(Err(cancelled));
             }
-            let span = device.launch_span("vendor's matrix product");
-            match device.driver().gemm(call) {
+            let span = device.launch_span(GemmCall::NAME);
+            match device.driver().gemm(call, device.timeline()) {
                 Some(Ok(())) => device.count_launch(),
                 // The library has no such product, and would have none for the other parts.
                 None if i == 0 => {

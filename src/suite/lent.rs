@@ -9,7 +9,7 @@ use wgpu::BufferUsages;
 
 use super::{application_device, data::values, launch};
 use crate::{
-    Arg, Device, Error, Tensor, assert_err,
+    Arg, Device, Error, Tensor, Timeline, assert_err,
     kernel::{Binding, Grid, Kernel},
     linalg,
     openings::assert_refused,
@@ -25,7 +25,11 @@ struct Lent {
 
 impl Lent {
     fn open() -> Option<Self> {
-        match application_device() {
+        Self::open_with(wgpu::Features::empty())
+    }
+
+    fn open_with(features: wgpu::Features) -> Option<Self> {
+        match application_device(features) {
             Ok((gpu, queue)) => {
                 let device = Device::from_wgpu(gpu.clone(), queue.clone()).unwrap();
                 Some(Self { gpu, queue, device })
@@ -204,14 +208,22 @@ fn handlers_are_left_alone() {
     assert_eq!(heard.load(Ordering::Relaxed), 1);
 }
 
-/// A destroyed device is lost for good, and every call says so.
+/// A destroyed device is lost for good, and every call says so. A timeline keeps the times that it told before.
 #[test]
 fn loss_sticks() {
-    let Some(lent) = Lent::open() else { return };
-    let x = Tensor::<f32>::zeros(&lent.device, &[2, 2]).unwrap();
+    let Some(lent) = Lent::open_with(wgpu::Features::TIMESTAMP_QUERY) else { return };
+    let timeline = Timeline::default();
+    let x = Tensor::<f32>::zeros(&lent.device.recorded_by(&timeline), &[2, 2]).unwrap();
+    linalg::matmul(&x, &x).unwrap().read().unwrap();
+    drop(linalg::matmul(&x, &x).unwrap());
     lent.gpu.destroy();
+    drop(linalg::matmul(&x, &x));
     assert_err!(x.read(), Error::DeviceLost { .. });
     assert!(matches!(Tensor::<f32>::zeros(&lent.device, &[2]), Err(Error::DeviceLost { .. })));
     assert!(matches!(linalg::matmul(&x, &x), Err(Error::DeviceLost { .. })));
     assert!(matches!(lent.device.synchronize(), Err(Error::DeviceLost { .. })));
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    timeline.write_trace(trace.path()).unwrap();
+    let trace = std::fs::read_to_string(trace.path()).unwrap();
+    assert!(trace.contains("wgpu:lent queue") && trace.contains("\"cat\":\"kernel\""), "{trace}");
 }

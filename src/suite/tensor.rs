@@ -167,7 +167,7 @@ fn uploads_keep_their_order(device: &Device) {
         let bytes = slot.bytes_mut();
         assert_eq!(bytes.len(), 5000);
         bytes.fill(round);
-        let fence = driver.upload(&mut slot, x.whole()).unwrap();
+        let fence = driver.upload(&mut slot, x.whole(), None).unwrap();
         driver.order_after(&fence).unwrap();
         results.push(matmul(&x, &one).unwrap());
     }

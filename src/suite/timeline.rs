@@ -7,7 +7,7 @@ use super::{
     filter_stored::{CHUNK, SHAPE, TILE, blur, within},
 };
 use crate::{
-    ChunkedArray, Device, MissingChunk, StoredType, Tensor, Timeline,
+    Backend, ChunkedArray, Device, MissingChunk, StoredType, Tensor, Timeline,
     filter::GaussianOptions,
     linalg::svd,
     store::{ArraySpec, ArrayWriter, Folder, ZarrArray},
@@ -46,7 +46,22 @@ fn a_pass(device: &Device) {
     timeline.write_trace(&path).unwrap();
     let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
-    let launch = if device.shares_host_memory() { "kernel" } else { "enqueue" };
+    // GL and devices that applications open without a wish tell no times.
+    let tells_times = match device.info().backend {
+        Backend::Cpu => false,
+        Backend::Wgpu => device.info().name != "wgpu:lent" && device.info().api != "gl",
+        _ => true,
+    };
+    assert_eq!(device.driver().tells_times(), tells_times, "{device:?}");
+    let launch = match device.shares_host_memory() {
+        true => "kernel",
+        false if tells_times => "enqueue",
+        false => "enqueue untimed",
+    };
+    if tells_times {
+        kernels_ran(device, events);
+    }
+    assert!(tells_times || !events.iter().any(|event| event["cat"] == "enqueue"));
     for stage in [
         "fetch",
         "decode",
@@ -80,7 +95,7 @@ fn a_pass(device: &Device) {
         .filter_map(|e| e["args"]["bytes"].as_u64())
         .sum();
     assert_eq!(decoded, 36 * CHUNK.iter().product::<u64>());
-    // Spans of a thread come in the order of their starts, and end within those that they began in.
+    // Spans of a lane come in the order of their starts, and end within those that they began in.
     let mut open: HashMap<u64, Vec<(f64, f64)>> = HashMap::new();
     for event in events.iter().filter(|event| event["ph"] == "X") {
         let [start, took] = ["ts", "dur"].map(|time| event[time].as_f64().unwrap());
@@ -102,4 +117,34 @@ fn a_pass(device: &Device) {
             "{held}: {values:?}"
         );
     }
+}
+
+/// Checks that each launch to a device that tells times has a span on the device's lane: under its name, one after another, and between the
+/// launch and the last wait.
+fn kernels_ran(device: &Device, events: &[serde_json::Value]) {
+    let time = |event: &serde_json::Value, which: &str| event[which].as_f64().unwrap();
+    let end = |event: &serde_json::Value| time(event, "ts") + time(event, "dur");
+    let of = |kind: &str| events.iter().filter(|event| event["cat"] == *kind).collect::<Vec<_>>();
+    let launches = of("enqueue");
+    let names = |spans: &[&serde_json::Value]| {
+        let mut names: Vec<_> = spans.iter().map(|span| span["args"]["of"].to_string()).collect();
+        names.sort();
+        names
+    };
+    let queues = ["queue", "kernels"].map(|queue| format!("{} {queue}", device.info().name));
+    let lane = events.iter().find(|event| queues.iter().any(|queue| event["args"]["name"] == *queue));
+    let lane = &lane.unwrap()["tid"];
+    let kernels: Vec<_> = of("kernel").into_iter().filter(|kernel| kernel["tid"] == *lane).collect();
+    assert_eq!(names(&kernels), names(&launches));
+    assert!(kernels.is_sorted_by(|a, b| end(a) <= time(b, "ts") + 0.002), "{kernels:#?}");
+    let last = of("wait for device").into_iter().map(end).fold(0.0, f64::max);
+    let [mut begins, mut launched] =
+        [&kernels, &launches].map(|spans| spans.iter().map(|span| time(span, "ts")).collect::<Vec<_>>());
+    assert!(
+        kernels.iter().all(|kernel| end(kernel) <= last + 0.002)
+            && kernels.iter().any(|kernel| time(kernel, "dur") > 0.0)
+    );
+    begins.sort_by(f64::total_cmp);
+    launched.sort_by(f64::total_cmp);
+    assert!(begins.iter().zip(&launched).all(|(began, launched)| began >= launched));
 }

@@ -1,10 +1,10 @@
 //! Timelines of several processes in one.
 
-use super::{Event, Label, Ring, Stage, Timeline};
+use super::{Event, Label, Lane, Ring, Stage, Timeline};
 use crate::{Error, Result};
 
 /// The start of a recording as bytes.
-const MAGIC: &[u8] = b"teatime timeline 1\n";
+const MAGIC: &[u8] = b"teatime timeline 2\n";
 
 /// The rest of a recording as bytes: numbers of 8 bytes, and texts after their lengths.
 struct Rest<'a>(&'a [u8]);
@@ -34,7 +34,7 @@ struct Other {
     began_at: u64,
     dropped: u64,
     labels: Vec<Label>,
-    lanes: Vec<Box<str>>,
+    lanes: Vec<Lane>,
     grids: Vec<(Box<str>, Vec<u64>)>,
     events: Vec<Event>,
 }
@@ -54,7 +54,7 @@ impl Other {
             began_at: rest.number()?,
             dropped: rest.number()?,
             labels: rest.items(|rest| Some(Label { stage: stage(rest)?, name: rest.text()? }))?,
-            lanes: rest.items(Rest::text)?,
+            lanes: rest.items(|rest| Some(Lane { is_device: rest.number()? != 0, name: rest.text()? }))?,
             grids: rest.items(|rest| Some((rest.text()?, rest.items(Rest::number)?)))?,
             events: rest.items(event)?,
         };
@@ -80,7 +80,7 @@ impl Timeline {
         put(&[self.began_at_micros(), *dropped, labels.len() as u64], None);
         labels.iter().for_each(|label| put(&[label.stage as u64], Some(&label.name)));
         put(&[lanes.len() as u64], None);
-        lanes.iter().for_each(|name| put(&[], Some(name)));
+        lanes.iter().for_each(|lane| put(&[lane.is_device.into()], Some(&lane.name)));
         put(&[grids.len() as u64], None);
         for (name, grid) in grids {
             put(&[], Some(name));
@@ -124,7 +124,10 @@ impl Timeline {
             stage => ring.label(*stage, name),
         };
         let labels: Vec<u16> = other.labels.iter().map(label).collect();
-        let lanes: Vec<u16> = other.lanes.iter().map(|name| ring.new_lane(of_process(name).into())).collect();
+        let lane = |Lane { name, is_device }: &Lane| {
+            ring.new_lane(Lane { name: of_process(name).into(), is_device: *is_device })
+        };
+        let lanes: Vec<u16> = other.lanes.iter().map(lane).collect();
         ring.grids.extend(other.grids.into_iter().map(|(name, grid)| (name, grid.into())));
         // Each process keeps its own events.
         ring.most = ring.most.saturating_add(other.events.len());

@@ -1,7 +1,10 @@
-//! Timelines: which thread did what at which time, for a trace file and a page.
+//! Timelines: which thread and which device did what at which time, for a trace file and a page.
 
 mod merge;
+#[cfg(feature = "nvtx")]
+mod nvtx;
 mod page;
+mod stage;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -21,6 +24,7 @@ use std::{
 };
 
 pub use self::page::About;
+pub(crate) use self::stage::Stage;
 use crate::{Result, files::write_whole};
 
 /// The number of events that a [`Timeline`] holds by default, in at most 32 MB.
@@ -29,17 +33,21 @@ const EVENTS: usize = 1_000_000;
 /// The item of [`Event`]s without one.
 const NO_ITEM: u32 = u32::MAX;
 
-/// A recording of what each thread did when: chunks that were fetched and decoded, blocks that were converted and uploaded, kernels by name,
+/// A recording of what each thread and each GPU did when: chunks that were fetched and decoded, blocks that were converted and uploaded, kernels by name,
 /// waits, results that were written. It says what a run waits for. Clones refer to one timeline, and any thread may use them.
 ///
 /// A device whose handle [records](crate::Device::recorded_by) adds what it and the passes with that handle do. The newest events are kept, in
 /// bounded memory; the number of older ones that were dropped is told.
 ///
-/// All times are of the host. The cpu device computes a kernel within its launch, so the span of the kernel is its time. On a GPU a launch
-/// only enqueues: a span named so is the time that this took, and the time of the GPU shows in the waits.
+/// Times of threads are the host's. The cpu device computes a kernel within its launch, so the span of the kernel is its time. On a GPU a
+/// launch only enqueues, and the kernel has a span on a lane of the GPU's queue or stream, by the GPU's clock: CUDA's events, or the timestamps
+/// of a wgpu adapter. That clock is mapped to the host's, so that no kernel begins before it was submitted or ends after a wait that proved it
+/// done; the span is there after that wait. Adapters without timestamps, and GL's, tell no times: their launches are marked as untimed, and the
+/// time of the GPU shows in the waits.
 ///
 /// # Cost
-/// About a microsecond for an event, of which a block, a chunk or a launch makes a few. 32 bytes of memory for each that is kept.
+/// About a microsecond for an event, of which a block, a chunk or a launch makes a few. 32 bytes of memory for each that is kept. A first launch
+/// on CUDA also waits for the work before it.
 ///
 /// ```
 /// use teatime::{Device, Tensor, Timeline, linalg};
@@ -63,87 +71,6 @@ struct Inner {
     ring: Mutex<Ring>,
 }
 
-/// The kind of work that a span of time was spent on, or of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    /// A part of the run that its program names.
-    Phase,
-    Fetch,
-    Decode,
-    /// Waiting for chunks.
-    Chunks,
-    Convert,
-    /// Waiting until a staging slot may be filled.
-    Slot,
-    Upload,
-    Compile,
-    /// A kernel that is computed within its launch.
-    Kernel,
-    /// A launch of a kernel that is computed later.
-    Enqueue,
-    /// Waiting for the device.
-    Wait,
-    Download,
-    /// Algebra on the host.
-    Host,
-    /// Waiting for threads that write.
-    Writers,
-    Write,
-    Flush,
-    /// A number of bytes that are held.
-    Bytes,
-}
-
-impl Stage {
-    const ALL: [Self; 17] = [
-        Self::Phase,
-        Self::Fetch,
-        Self::Decode,
-        Self::Chunks,
-        Self::Convert,
-        Self::Slot,
-        Self::Upload,
-        Self::Compile,
-        Self::Kernel,
-        Self::Enqueue,
-        Self::Wait,
-        Self::Download,
-        Self::Host,
-        Self::Writers,
-        Self::Write,
-        Self::Flush,
-        Self::Bytes,
-    ];
-    const COUNT: usize = Self::ALL.len();
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Phase => "phase",
-            Self::Fetch => "fetch",
-            Self::Decode => "decode",
-            Self::Chunks => "wait for chunks",
-            Self::Convert => "convert",
-            Self::Slot => "wait for staging",
-            Self::Upload => "upload",
-            Self::Compile => "compile",
-            Self::Kernel => "kernel",
-            Self::Enqueue => "enqueue",
-            Self::Wait => "wait for device",
-            Self::Download => "download",
-            Self::Host => "host algebra",
-            Self::Writers => "wait for writers",
-            Self::Write => "write",
-            Self::Flush => "flush",
-            Self::Bytes => "bytes",
-        }
-    }
-
-    /// True if the thread only waits.
-    const fn is_wait(self) -> bool {
-        matches!(self, Self::Chunks | Self::Slot | Self::Wait | Self::Writers)
-    }
-}
-
 /// A span of time or, at one time, a number of bytes held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Event {
@@ -155,6 +82,13 @@ struct Event {
     item: u32,
     label: u16,
     lane: u16,
+}
+
+/// A thread, or a queue or stream of a device.
+#[derive(Clone, Debug)]
+struct Lane {
+    name: Box<str>,
+    is_device: bool,
 }
 
 /// The stage of events, and the name of what they work on: an array, a kernel, a decomposition; often none.
@@ -171,9 +105,10 @@ struct Ring {
     labels: Vec<Label>,
     /// For each stage, the index of the label of each name.
     named: [HashMap<Box<str>, u16>; Stage::COUNT],
-    /// The name of the thread of each lane.
-    lanes: Vec<Box<str>>,
+    lanes: Vec<Lane>,
     threads: HashMap<ThreadId, u16>,
+    /// The lane of each queue or stream.
+    queues: HashMap<Box<str>, u16>,
     /// The number of chunks along each axis of each array.
     grids: HashMap<Box<str>, Box<[u64]>>,
 }
@@ -193,22 +128,29 @@ impl Ring {
         label
     }
 
-    /// Returns the lane of the calling thread.
-    fn lane(&mut self) -> u16 {
-        let thread = thread::current();
-        if let Some(&lane) = self.threads.get(&thread.id()) {
-            return lane;
+    /// Returns the lane of a queue, or of the calling thread.
+    fn lane(&mut self, queue: Option<&str>) -> u16 {
+        if let Some(name) = queue {
+            return self.queues.get(name).copied().unwrap_or_else(|| {
+                let lane = self.new_lane(Lane { name: name.into(), is_device: true });
+                self.queues.insert(name.into(), lane);
+                lane
+            });
         }
-        let lane = self.new_lane(thread.name().unwrap_or("thread").into());
-        self.threads.insert(thread.id(), lane);
-        lane
+        let thread = thread::current();
+        self.threads.get(&thread.id()).copied().unwrap_or_else(|| {
+            let name = thread.name().unwrap_or("thread").into();
+            let lane = self.new_lane(Lane { name, is_device: false });
+            self.threads.insert(thread.id(), lane);
+            lane
+        })
     }
 
     /// Adds a lane, and returns its index. Lanes beyond the numbers of lanes share the last.
-    fn new_lane(&mut self, name: Box<str>) -> u16 {
+    fn new_lane(&mut self, lane: Lane) -> u16 {
         let index = u16::try_from(self.lanes.len()).unwrap_or(u16::MAX);
         if self.lanes.len() <= usize::from(u16::MAX) {
-            self.lanes.push(name);
+            self.lanes.push(lane);
         }
         index
     }
@@ -240,6 +182,7 @@ impl Timeline {
             named: Default::default(),
             lanes: Vec::new(),
             threads: HashMap::new(),
+            queues: HashMap::new(),
             grids: HashMap::new(),
         };
         let (began, began_at, has_ended) = (Instant::now(), SystemTime::now(), AtomicBool::new(false));
@@ -297,7 +240,19 @@ impl Timeline {
         self.0.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, stage: Stage, name: &str, began: Instant, took: Duration, (bytes, item): (u64, u32)) {
+    fn add(&self, stage: Stage, name: &str, began: Instant, took: Duration, moved: (u64, u32)) {
+        self.add_to(None, stage, name, (began, took), moved);
+    }
+
+    /// Adds an event to the lane of a queue, or else of the calling thread.
+    fn add_to(
+        &self,
+        queue: Option<&str>,
+        stage: Stage,
+        name: &str,
+        (began, took): (Instant, Duration),
+        (bytes, item): (u64, u32),
+    ) {
         if self.0.has_ended.load(Ordering::Relaxed) {
             return;
         }
@@ -305,13 +260,18 @@ impl Timeline {
         let start = nanoseconds(began.saturating_duration_since(self.0.began));
         let took = nanoseconds(took);
         let mut ring = self.lock();
-        let (label, lane) = (ring.label(stage, name), ring.lane());
+        let (label, lane) = (ring.label(stage, name), ring.lane(queue));
         ring.push(Event { start, took, bytes, item, label, lane });
     }
 
     /// Adds the number of bytes of a kind that are held from now on.
     pub(crate) fn hold(&self, name: &str, bytes: u64) {
         self.add(Stage::Bytes, name, Instant::now(), Duration::ZERO, (bytes, NO_ITEM));
+    }
+
+    /// Returns the span of work that a device is asked for, without its times.
+    pub(crate) fn asked(&self, stage: Stage, name: &'static str, bytes: u64) -> Asked {
+        Asked { timeline: self.clone(), stage, name, bytes }
     }
 
     /// Notes an array's number of chunks along each axis, by which the trace gives the indices of chunks.
@@ -324,6 +284,25 @@ impl fmt::Debug for Timeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kept, dropped) = self.events();
         write!(f, "Timeline({kept} events, {dropped} dropped)")
+    }
+}
+
+/// Work that a device was asked for, whose span is added when the device has told its times.
+#[cfg_attr(not(any(feature = "cuda", feature = "wgpu")), allow(dead_code, reason = "only GPUs tell times"))]
+#[derive(Debug)]
+pub(crate) struct Asked {
+    timeline: Timeline,
+    stage: Stage,
+    name: &'static str,
+    bytes: u64,
+}
+
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+impl Asked {
+    /// Adds the span to the lane of a queue.
+    pub(crate) fn ran(self, queue: &str, began: Instant, ended: Instant) {
+        let took = ended.saturating_duration_since(began);
+        self.timeline.add_to(Some(queue), self.stage, self.name, (began, took), (self.bytes, NO_ITEM));
     }
 }
 
@@ -342,6 +321,10 @@ pub(crate) struct Span<'a> {
 impl<'a> Span<'a> {
     pub(crate) fn new(timeline: Option<&'a Timeline>, stage: Stage, name: &'a str) -> Self {
         let open = timeline.map(|timeline| (timeline, Instant::now()));
+        #[cfg(feature = "nvtx")]
+        if open.is_some() {
+            nvtx::push(stage.name(), name);
+        }
         Self { open, stage, name, bytes: 0, item: NO_ITEM }
     }
 
@@ -359,6 +342,10 @@ impl<'a> Span<'a> {
 
     /// Drops the span without adding it.
     pub(crate) fn discard(mut self) {
+        #[cfg(feature = "nvtx")]
+        if self.open.is_some() {
+            nvtx::pop();
+        }
         self.open = None;
     }
 
@@ -377,6 +364,8 @@ impl Drop for Span<'_> {
     fn drop(&mut self) {
         if let Some((timeline, began)) = self.open {
             timeline.add(self.stage, self.name, began, began.elapsed(), (self.bytes, self.item));
+            #[cfg(feature = "nvtx")]
+            nvtx::pop();
         }
     }
 }

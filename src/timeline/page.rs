@@ -12,6 +12,8 @@ use super::{
 pub struct About {
     /// The title; "teatime" if it is empty.
     pub title: String,
+    /// The error that ended the run; empty if none did.
+    pub failed: String,
     /// Plots as SVG, which become parts of the page as they are.
     pub plots: Vec<String>,
     /// Names and values of a table.
@@ -38,14 +40,20 @@ pub(super) fn page(summary: &Summary, about: &About) -> String {
             "<p class=\"warn\">The {dropped} oldest events were dropped: what follows is of the newest alone.</p>"
         )
     };
+    let failed = match &*about.failed {
+        "" => String::new(),
+        why => format!("<p class=\"warn\">The run did not finish: {}</p>", escaped(why)),
+    };
     let parts = [
         ("{title}", escaped(title)),
         ("{bound}", escaped(&sentence(&summary.bound()))),
         (
             "{facts}",
-            format!("{} recorded, {events} spans of {} threads", time(summary.wall()), summary.lanes.len()),
+            format!("{} recorded, {events} spans on {} lanes", time(summary.wall()), summary.lanes.len()),
         ),
+        ("{failed}", failed),
         ("{dropped}", dropped),
+        ("{clocks}", escaped(&summary.clocks())),
         ("{lanes}", lanes(summary)),
         ("{stages}", stages(summary)),
         ("{threads}", threads(summary)),
@@ -88,8 +96,8 @@ const fn class(stage: Stage) -> &'static str {
         Stage::Fetch => "fetch",
         Stage::Decode => "decode",
         Stage::Convert => "convert",
-        Stage::Upload | Stage::Download => "move",
-        Stage::Compile | Stage::Kernel | Stage::Enqueue => "kernel",
+        Stage::Upload | Stage::Download | Stage::Copy => "move",
+        Stage::Compile | Stage::Kernel | Stage::Enqueue | Stage::Untimed => "kernel",
         Stage::Host => "host",
         Stage::Write | Stage::Flush => "write",
         Stage::Chunks | Stage::Slot | Stage::Wait | Stage::Writers => "wait",
@@ -196,7 +204,7 @@ fn lanes(summary: &Summary) -> String {
     shown.dedup();
     for class in shown {
         let name = match class {
-            "move" => "upload, download",
+            "move" => "upload, download, copy",
             "host" => "host algebra",
             "kernel" => "kernel, enqueue, compile",
             "write" => "write, flush",
@@ -266,7 +274,7 @@ fn table(class: &str, head: &[&str], rows: impl Iterator<Item = Vec<String>>) ->
 }
 
 fn stages(summary: &Summary) -> String {
-    let head = ["stage", "spans", "threads", "busy", "waiting", "share", "bytes", "rate"];
+    let head = ["stage", "spans", "lanes", "busy", "waiting", "share", "bytes", "rate"];
     let rows = summary.totals().into_iter().map(|(label, total)| {
         let Total { events, bytes, busy, covered, lanes } = total;
         let name = [label.stage.name(), &short(&label.name)].join(" ");
@@ -302,7 +310,7 @@ fn threads(summary: &Summary) -> String {
         let shares = [busy, waiting, rest].map(|spent| percent(spent, summary.wall(), 1));
         std::iter::once(escaped(&lane.name)).chain(shares).collect()
     });
-    table("threads", &["thread", "busy", "waiting", "in no stage"], rows)
+    table("threads", &["lane", "busy", "waiting", "in no stage"], rows)
 }
 
 /// Returns a picture for each kind of bytes that are held.

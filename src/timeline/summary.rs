@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use super::{Event, Label, Ring, Stage, Timeline};
-use crate::tensor::index_at;
+use super::{Event, Label, Lane, Ring, Stage, Timeline};
+use crate::extent::index_at;
 
 /// A copy of a timeline's events, by lane.
 pub(super) struct Summary {
     pub(super) labels: Vec<Label>,
-    /// The phases, and a lane for each thread; threads that ran one after another under one name share a lane.
+    /// The phases, and a lane for each thread and each queue; threads that ran one after another under one name share a lane.
     pub(super) phases: Vec<Event>,
     pub(super) lanes: Vec<LaneOf>,
     /// For each kind of bytes, the times and the numbers of bytes held from then on.
@@ -21,12 +21,14 @@ pub(super) struct Summary {
     grids: std::collections::HashMap<Box<str>, Box<[u64]>>,
 }
 
-/// The spans of a thread in the order of their starts, each before those within it.
+/// The spans of a thread or queue in the order of their starts, each before those within it.
 pub(super) struct LaneOf {
     pub(super) name: String,
+    /// True if the times are a device's.
+    pub(super) is_device: bool,
     pub(super) events: Vec<Event>,
     end: u64,
-    /// The thread's time, cut where a span begins or ends: each piece with the label of the innermost span.
+    /// The lane's time, cut where a span begins or ends: each piece with the label of the innermost span.
     pub(super) pieces: Vec<(Range<u64>, u16)>,
 }
 
@@ -35,9 +37,9 @@ pub(super) struct LaneOf {
 pub(super) struct Total {
     pub(super) events: u64,
     pub(super) bytes: u64,
-    /// The time of all threads, without that of spans within.
+    /// The time of all lanes, without that of spans within.
     pub(super) busy: u64,
-    /// The time in which at least one thread was at it.
+    /// The time in which at least one lane was at it.
     pub(super) covered: u64,
     /// The number of lanes with such a span.
     pub(super) lanes: u64,
@@ -79,31 +81,34 @@ impl Timeline {
     }
 }
 
-/// Returns a lane for each thread with events, and one lane for threads of one name that ran one after another.
-fn lanes(threads: impl Iterator<Item = (Vec<Event>, Box<str>)>) -> Vec<LaneOf> {
+/// Returns a lane for each thread or queue with events, and one lane for threads of one name that ran one after another.
+fn lanes(threads: impl Iterator<Item = (Vec<Event>, Lane)>) -> Vec<LaneOf> {
     let mut threads: Vec<_> = threads.filter(|(events, _)| !events.is_empty()).collect();
     for (events, _) in &mut threads {
         events.sort_by_key(|event| (event.start, std::cmp::Reverse(event.took)));
     }
     threads.sort_by_key(|(events, _)| events[0].start);
     let mut lanes: Vec<LaneOf> = Vec::new();
-    for (events, name) in threads {
+    for (events, Lane { name, is_device }) in threads {
         let end = events.iter().map(|event| event.start + event.took).max().unwrap_or(0);
         match lanes.iter_mut().find(|lane| *lane.name == *name && lane.end <= events[0].start) {
             Some(lane) => {
                 lane.events.extend(events);
                 lane.end = end;
             }
-            None => lanes.push(LaneOf { name: name.into(), events, end, pieces: Vec::new() }),
+            None => lanes.push(LaneOf { name: name.into(), is_device, events, end, pieces: Vec::new() }),
         }
     }
     for lane in &mut lanes {
         lane.pieces = pieces(&lane.events);
     }
-    // Threads of a pool stand together, in the order of their numbers.
+    // Threads of a pool stand together, in the order of their numbers, after the device's queues.
     let number = |name: &str| name.rsplit('-').next().and_then(|last| last.parse::<u32>().ok());
     let process = |name: &str| name.rsplit_once(": ").map(|(process, _)| process.to_owned());
-    lanes.sort_by_cached_key(|lane| (process(&lane.name), number(&lane.name).is_some(), number(&lane.name)));
+    lanes.sort_by_cached_key(|lane| {
+        let number = number(&lane.name);
+        (process(&lane.name), number.is_some(), lane.is_device, number)
+    });
     lanes
 }
 
@@ -187,7 +192,7 @@ impl Summary {
             return "nothing was recorded".into();
         }
         // The time of a device shows in launches that wait for earlier ones too.
-        let device: &[_] = &[Stage::Enqueue, Stage::Slot, Stage::Wait, Stage::Download];
+        let device: &[_] = &[Stage::Enqueue, Stage::Untimed, Stage::Slot, Stage::Wait, Stage::Download];
         let single = [
             Stage::Chunks,
             Stage::Convert,
@@ -215,18 +220,47 @@ impl Summary {
             Stage::Writers | Stage::Write | Stage::Flush => self.busiest([Stage::Write, Stage::Flush]),
             _ => None,
         };
+        let kernels = |covered| {
+            let longest = self.totals().into_iter().filter(|(label, _)| label.stage == Stage::Kernel);
+            let longest = longest.max_by_key(|(_, total)| total.busy);
+            let name = longest.map_or_else(String::new, |(label, _)| label.name.into());
+            format!("bound by kernels: {} of the time, most of it {name}", percent(covered, self.wall(), 0))
+        };
         producers.unwrap_or_else(|| match stage {
-            Stage::Enqueue => {
-                format!("bound by the device: the host launches to it or waits for it {share} of the time")
-            }
-            Stage::Kernel => {
-                let kernels = self.totals().into_iter().filter(|(label, _)| label.stage == stage);
-                let longest = kernels.max_by_key(|(_, total)| total.busy);
-                let name = longest.map_or_else(String::new, |(label, _)| label.name.into());
-                format!("bound by kernels: {share} of the time, most of it {name}")
-            }
+            // The kernels' own times say more than the waits for them.
+            Stage::Enqueue => match self.total(|label| label.stage == Stage::Kernel).covered {
+                ran if 2 * ran >= covered => kernels(ran),
+                ran => {
+                    let waits = format!("the host launches to it or waits for it {share} of the time");
+                    let ran = match ran {
+                        0 => String::new(),
+                        ran => format!(", in which kernels run {}", percent(ran, self.wall(), 0)),
+                    };
+                    format!("bound by the device: {waits}{ran}")
+                }
+            },
+            Stage::Kernel => kernels(covered),
             stage => format!("bound by {}: {share} of the time", stage.name()),
         })
+    }
+
+    /// Returns sentences on the clocks of the times.
+    pub(super) fn clocks(&self) -> String {
+        let devices: Vec<&str> =
+            self.lanes.iter().filter(|lane| lane.is_device).map(|lane| &*lane.name).collect();
+        let mut text = match &devices[..] {
+            [] => "All times are the host's.".to_owned(),
+            names => {
+                let names = names.join(", ");
+                format!(
+                    "Times of {names} are the device's own, on the host's clock to within a wait. All other times are the host's."
+                )
+            }
+        };
+        if self.total(|label| label.stage == Stage::Untimed).events > 0 {
+            text += " A launch that is untimed went to a device that tells no times: the kernel's time shows as waiting for the device.";
+        }
+        text
     }
 
     /// Returns the sentence on the busier of two stages of other threads; `None` if they have no time.

@@ -22,6 +22,12 @@ fn on(timeline: &Timeline, thread: &str, spans: &[(Stage, &str, [u64; 2])]) {
     });
 }
 
+/// Adds a kernel between the given milliseconds on the lane of a device's queue.
+fn on_device(timeline: &Timeline, queue: &str, name: &'static str, times: [u64; 2]) {
+    let [began, ended] = times.map(|time| timeline.0.began + Duration::from_millis(time));
+    timeline.add_to(Some(queue), Stage::Kernel, name, (began, ended - began), (1000, NO_ITEM));
+}
+
 fn text(write: impl FnOnce(&std::path::Path) -> crate::Result<()>) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
@@ -120,6 +126,54 @@ fn the_sentence_names_the_longest_stage() {
 }
 
 #[test]
+fn the_sentence_prefers_the_times_of_the_device() {
+    use Stage::{Chunks, Decode, Enqueue, Phase, Wait};
+    let timeline = Timeline::default();
+    on(&timeline, "main", &[(Enqueue, "k", [0, 10]), (Wait, "", [10, 80]), (Phase, "run", [0, 100])]);
+    on_device(&timeline, "gpu queue", "k", [20, 30]);
+    on_device(&timeline, "gpu queue", "l", [40, 60]);
+    let waits = "bound by the device: the host launches to it or waits for it 80 % of the time, in which kernels run 30 %";
+    assert_eq!(timeline.bound(), waits);
+    on_device(&timeline, "gpu queue", "k", [62, 74]);
+    assert_eq!(timeline.bound(), "bound by kernels: 42 % of the time, most of it k");
+    // Kernels run while the host waits for chunks.
+    let timeline = Timeline::default();
+    on(&timeline, "main", &[(Chunks, "", [0, 60]), (Wait, "", [60, 100])]);
+    on(&timeline, "pool-0", &[(Decode, "a", [0, 60])]);
+    on_device(&timeline, "gpu queue", "k", [0, 50]);
+    assert_eq!(timeline.bound(), "bound by decode: 60 % of 1 thread");
+    on_device(&timeline, "gpu queue", "k", [50, 90]);
+    assert_eq!(timeline.bound(), "bound by kernels: 90 % of the time, most of it k");
+}
+
+#[test]
+fn both_files_say_whose_times_they_are() {
+    let (timeline, about) =
+        (Timeline::default(), About { failed: "error: <full>".into(), ..About::default() });
+    let files =
+        || [text(|path| timeline.write_trace(path)), text(|path| timeline.write_report(path, &about))];
+    on(&timeline, "pool-0", &[(Stage::Decode, "a", [0, 20])]);
+    on(&timeline, "main", &[(Stage::Enqueue, "k", [0, 10])]);
+    for file in files() {
+        assert!(file.contains("All times are the host's.") && !file.contains("untimed"));
+    }
+    on_device(&timeline, "gpu queue", "k", [20, 30]);
+    on(&timeline, "main", &[(Stage::Untimed, "l", [10, 15])]);
+    let [trace, page] = files();
+    for file in [&trace, &page] {
+        assert!(
+            file.contains("Times of gpu queue are the device's own")
+                && file.contains("A launch that is untimed")
+        );
+    }
+    let place = |name: &str| page.find(&format!(">{name}</text>")).unwrap();
+    assert!(place("main") < place("gpu queue") && place("gpu queue") < place("pool-0"));
+    assert!(trace.contains("\"name\":\"k\",\"cat\":\"kernel\"") && trace.contains("\"name\":\"enqueue\""));
+    assert!(page.contains("<p class=\"warn\">The run did not finish: error: &lt;full&gt;</p>"));
+    assert!(!text(|path| timeline.write_report(path, &About::default())).contains("did not finish"));
+}
+
+#[test]
 fn old_events_give_way_and_are_counted() {
     let timeline = Timeline::new(3);
     (0..5).for_each(|i| drop(Span::new(Some(&timeline), Stage::Kernel, "k").item(i)));
@@ -143,11 +197,12 @@ fn names_are_text_in_both_files() {
     let trace = text(|path| timeline.write_trace(path));
     assert!(trace.contains(r#""of":"a\"b\\c\u000a<script>&{record}""#), "{trace}");
     let record = vec![("name".to_owned(), name.to_owned())];
-    let about = About { title: name.into(), record, plots: vec!["<svg id=\"plot\"></svg>".into()] };
+    let plots = vec!["<svg id=\"plot\"></svg>".into()];
+    let about = About { title: name.into(), failed: name.into(), record, plots };
     let page = text(|path| timeline.write_report(path, &about));
     assert!(!page.contains("<script") && page.contains("<svg id=\"plot\"></svg>"));
     assert!(
-        page.matches("&lt;script&gt;&amp;{record}").count() >= 6 && page.ends_with("</html>\n"),
+        page.matches("&lt;script&gt;&amp;{record}").count() >= 7 && page.ends_with("</html>\n"),
         "{page}"
     );
 }
@@ -176,7 +231,7 @@ fn a_file_that_cannot_be_written_is_named_and_left_out() {
 #[test]
 fn processes_merge_by_their_clocks() {
     // Each process keeps its own newest events.
-    let (timeline, mut worker) = (Timeline::new(1), Timeline::new(2));
+    let (timeline, mut worker) = (Timeline::new(1), Timeline::new(3));
     on(&timeline, "main", &[(Stage::Kernel, "k", [0, 10])]);
     // The worker began a second later.
     let later = timeline.0.began_at + Duration::from_secs(1);
@@ -187,15 +242,17 @@ fn processes_merge_by_their_clocks() {
         &[(Stage::Kernel, "l", [0, 5]), (Stage::Decode, "a", [10, 20]), (Stage::Phase, "p", [0, 30])],
     );
     worker.grid("a", [2, 3].into_iter());
+    on_device(&worker, "gpu queue", "k", [0, 5]);
     let bytes = worker.to_bytes();
     timeline.merge("w", &bytes).unwrap();
-    assert_eq!(timeline.events(), (3, 1));
+    assert_eq!(timeline.events(), (4, 1));
     let summary = timeline.summary();
     let lanes: Vec<_> =
         summary.lanes.iter().map(|lane| (&*lane.name, lane.events[0].start / 1_000_000)).collect();
-    assert_eq!(lanes, [("main", 0), ("w: pool-0", 1010)]);
+    assert_eq!(lanes, [("main", 0), ("w: gpu queue", 1000), ("w: pool-0", 1010)]);
     assert_eq!(&*summary.label(summary.phases[0].label).name, "w: p");
-    let decoded = super::Event { item: 5, ..summary.lanes[1].events[0] };
+    assert_eq!(summary.lanes.iter().map(|lane| lane.is_device).collect::<Vec<_>>(), [false, true, false]);
+    let decoded = super::Event { item: 5, ..summary.lanes[2].events[0] };
     assert_eq!(summary.index(&decoded), Some(vec![1, 2]));
     assert_eq!(summary.wall() / 1_000_000, 1030);
 

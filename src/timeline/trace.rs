@@ -39,8 +39,9 @@ pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     let (pid, version) = (process::id(), env!("CARGO_PKG_VERSION"));
     writeln!(
         out,
-        "{{\"otherData\":{{\"program\":\"teatime {version}\",\"clock\":\"times of the host: kernels on a GPU are enqueued, and their time shows as waiting for the device\",\
+        "{{\"otherData\":{{\"program\":\"teatime {version}\",\"clock\":{},\
          \"began_unix_us\":{},\"dropped_events\":{},\"bound\":{}}},\"displayTimeUnit\":\"ms\",\"traceEvents\":[",
+        Quoted(&summary.clocks()),
         summary.began_at,
         summary.dropped,
         Quoted(&summary.bound())
@@ -61,7 +62,7 @@ pub(super) fn write(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
         lanes.enumerate().flat_map(|(tid, events)| events.iter().map(move |event| (tid, event)))
     {
         let label = summary.label(event.label);
-        let shown = if matches!(label.stage, Stage::Kernel | Stage::Enqueue | Stage::Phase) {
+        let shown = if matches!(label.stage, Stage::Kernel | Stage::Copy | Stage::Phase) {
             &*label.name
         } else {
             label.stage.name()

@@ -58,7 +58,8 @@ fn a_run_that_fails_has_them_too() {
     assert_eq!(ran.code, 1, "{}", ran.err);
     assert_eq!(scratch.names(), ["a.vcz", "r.html", "t.json"]);
     assert_eq!(spans(&scratch.json("t.json"), "phase"), ["open"]);
-    assert_has(&scratch.text("r.html"), &["<td>ended</td><td>error: ", "a.vcz"]);
+    let page = scratch.text("r.html");
+    assert_has(&page, &["The run did not finish: error: ", "a.vcz", "<td>device.name</td><td>cpu</td>"]);
     // A refused command did not run.
     scratch.refused("pca a.vcz --out out --method exact --tolerance 1e-3 --trace u.json", 2, &["--method"]);
 }

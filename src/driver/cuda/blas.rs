@@ -15,7 +15,7 @@ use cudarc::cublas::{
 };
 
 use super::{gpu::Gpu, libraries, memory, trail::Launch};
-use crate::{DType, Error, Result, driver::GemmCall};
+use crate::{DType, Error, Result, Timeline, driver::GemmCall, timeline::Stage};
 
 /// The cuBLAS handle of one device. It is opened at the first product, since loading cuBLAS takes longer than opening the device.
 #[derive(Debug, Default)]
@@ -91,7 +91,13 @@ fn kind(dtype: DType) -> Option<sys::cudaDataType> {
 impl Blas {
     /// Computes the product. Returns `None` if cuBLAS is absent or does not support these types and sizes. f32 is
     /// multiplied as f32 unless `tf32` is set; sums are f32, or f64 for f64 operands.
-    pub(super) fn gemm(&self, gpu: &Arc<Gpu>, call: &GemmCall<'_>, tf32: bool) -> Option<Result<()>> {
+    pub(super) fn gemm(
+        &self,
+        gpu: &Arc<Gpu>,
+        call: &GemmCall<'_>,
+        tf32: bool,
+        timeline: Option<&Timeline>,
+    ) -> Option<Result<()>> {
         let ((a_type, a, lda), (b_type, b, ldb), (c, ldc)) = (call.a, call.b, call.c);
         let element = kind(a_type).filter(|_| a_type == b_type)?;
         let int = |extent: u32| i32::try_from(extent).ok();
@@ -157,7 +163,9 @@ impl Blas {
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };
-        let launched = gpu.launch(launch, || match product() {
+        let bytes = call.a.1.bytes + call.b.1.bytes + call.c.0.bytes;
+        let asked = timeline.map(|timeline| timeline.asked(Stage::Kernel, GemmCall::NAME, bytes));
+        let launched = gpu.launch(launch, asked, || match product() {
             Ok(()) => Ok(true),
             // The library refused a product that it does not support, before it enqueued anything.
             Err(error) if error.0 == sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED => Ok(false),

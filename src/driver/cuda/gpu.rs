@@ -4,6 +4,7 @@ use std::{
     collections::VecDeque,
     num::NonZero,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Instant,
 };
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
@@ -11,9 +12,10 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 use super::{
     page_locked::PinnedPool,
     pool::Pool,
+    times::Times,
     trail::{Launch, Trail},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, timeline::Asked};
 
 /// A device that is open.
 ///
@@ -30,6 +32,7 @@ pub(crate) struct Gpu {
     lost: OnceLock<String>,
     pub(super) pinned: PinnedPool,
     trail: Trail,
+    times: Times,
     /// Points of the compute stream, one for each upload whose data the compute stream may still be using.
     pace: Mutex<VecDeque<Mark>>,
     /// The flags of the events that are recorded.
@@ -61,10 +64,11 @@ impl Gpu {
             context,
             compute,
             copy,
-            name,
             lost: OnceLock::new(),
             pinned: PinnedPool::default(),
             trail: Trail::new(),
+            times: Times::new(&name),
+            name,
             pace: Mutex::default(),
             events: event_flags(std::thread::available_parallelism().map_or(1, NonZero::get)),
         })
@@ -105,7 +109,9 @@ impl Gpu {
     /// Blocks the host until an event has passed.
     pub(super) fn wait(&self, event: &CudaEvent) -> Result<()> {
         self.take_left_error();
-        self.check(event.synchronize())
+        self.check(event.synchronize())?;
+        self.times.collect();
+        Ok(())
     }
 
     /// Blocks the host until a point of the compute stream has passed.
@@ -115,13 +121,36 @@ impl Gpu {
         Ok(())
     }
 
-    /// Enqueues a launch on the compute stream by `enqueue`. Waits for the launch to end if `TEATIME_SYNC` asks for that.
-    pub(super) fn launch<T>(&self, launch: Launch, enqueue: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Enqueues a launch on the compute stream by `enqueue`, which returns false if it enqueued nothing. Waits for the launch to end if
+    /// `TEATIME_SYNC` asks for that.
+    pub(super) fn launch(
+        &self,
+        launch: Launch,
+        asked: Option<Asked>,
+        enqueue: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
         let alone = self.trail.alone();
-        let enqueued = self.trail.enqueue(launch, enqueue)?;
+        let enqueued = self.trail.enqueue(launch, || self.timed(&self.compute, asked, enqueue))?;
         if alone.is_some() {
             self.check(self.compute.synchronize())?;
             self.trail.ended(self.trail.launched());
+        }
+        Ok(enqueued)
+    }
+
+    /// Enqueues work on a stream, which returns false if it enqueued nothing. Its span gets the stream's times.
+    pub(super) fn timed(
+        &self,
+        stream: &CudaStream,
+        asked: Option<Asked>,
+        enqueue: impl FnOnce() -> Result<bool>,
+    ) -> Result<bool> {
+        let Some(asked) = asked else { return enqueue() };
+        let (place, at) = (usize::from(stream.cu_stream() == self.copy.cu_stream()), Instant::now());
+        let begin = self.check(self.times.begin(stream, place))?;
+        let enqueued = enqueue()?;
+        if enqueued {
+            self.check(self.times.end(stream, place, (asked, at, begin)))?;
         }
         Ok(enqueued)
     }
@@ -197,6 +226,7 @@ impl Gpu {
         self.check(self.copy.synchronize())?;
         self.check(self.compute.synchronize())?;
         self.trail.ended(launches);
+        self.times.collect();
         Ok(())
     }
 }

@@ -20,6 +20,7 @@ mod source;
 #[cfg(test)]
 #[cfg(feature = "cuda-emulator")]
 mod tests;
+mod times;
 mod trail;
 mod tuning;
 
@@ -28,11 +29,12 @@ use std::sync::Arc;
 use cudarc::driver::{CudaSlice, result, sys};
 
 use self::{blas::Blas, gpu::Gpu, modules::Modules};
-use super::{ArgSlice, Download, Driver, Fence, GemmCall, Memory, Slice, Staging, foreign};
+use super::{ArgSlice, Caller, Download, Driver, Fence, GemmCall, Memory, Slice, Staging, foreign};
 use crate::{
-    Cancel, DeviceInfo, Element, Error, Limits, Result,
+    DeviceInfo, Element, Error, Limits, Result,
     extent::to_usize,
     kernel::{Grid, KernelDef, Spec},
+    timeline::{Stage, Timeline},
 };
 
 pub(crate) use self::{
@@ -152,10 +154,11 @@ impl Driver for CudaDriver {
         pinned::write(&self.gpu, memory::pointer(dst)?, bytes)
     }
 
-    fn download(&self, src: Slice<'_>) -> Result<Download> {
+    fn download(&self, src: Slice<'_>, timeline: Option<&Timeline>) -> Result<Download> {
         self.gpu.enter()?;
         let len = to_usize(src.bytes);
-        pinned::download(&self.gpu, memory::pointer(src)?, len)
+        let asked = timeline.map(|timeline| timeline.asked(Stage::Copy, "download", src.bytes));
+        pinned::download(&self.gpu, memory::pointer(src)?, len, asked)
     }
 
     fn read(&self, src: Slice<'_>, out: &mut [u8]) -> Result<()> {
@@ -175,24 +178,27 @@ impl Driver for CudaDriver {
         grid: Grid,
         args: &[ArgSlice<'_>],
         params: &[u8],
-        _cancel: Option<&Cancel>,
+        caller: Caller<'_>,
     ) -> Result<()> {
         self.gpu.enter()?;
         let pointers: Result<Vec<_>> = args.iter().map(|arg| memory::pointer(arg.slice)).collect();
-        self.modules.launch(&self.gpu, kernel, spec, grid, &mut pointers?, params)
+        let bytes = args.iter().map(|arg| arg.slice.bytes).sum();
+        let asked = caller.timeline.map(|timeline| timeline.asked(Stage::Kernel, kernel.name, bytes));
+        self.modules.launch(&self.gpu, kernel, spec, grid, (&mut pointers?, params), asked)
     }
 
     fn staging(&self, bytes: u64) -> Result<Staging> {
         Ok(Staging::Cuda(CudaStaging::new(&self.gpu, bytes)?))
     }
 
-    fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
+    fn upload(&self, slot: &mut Staging, dst: Slice<'_>, timeline: Option<&Timeline>) -> Result<Fence> {
         self.gpu.enter()?;
         let Staging::Cuda(slot) = slot else { return Err(foreign("cuda")) };
         if !slot.belongs_to(&self.gpu) || !memory::cuda(dst)?.belongs_to(&self.gpu) {
             return Err(foreign("cuda"));
         }
-        let copied = slot.upload(memory::upload_pointer(&self.gpu, dst)?, dst.bytes)?;
+        let asked = timeline.map(|timeline| timeline.asked(Stage::Copy, "upload", dst.bytes));
+        let copied = slot.upload(memory::upload_pointer(&self.gpu, dst)?, dst.bytes, asked)?;
         memory::cuda(dst)?.copied_until(copied.clone());
         Ok(Fence::Cuda(copied))
     }
@@ -205,6 +211,10 @@ impl Driver for CudaDriver {
         }
     }
 
+    fn tells_times(&self) -> bool {
+        true
+    }
+
     fn is_lost(&self) -> bool {
         self.gpu.is_lost()
     }
@@ -213,12 +223,12 @@ impl Driver for CudaDriver {
         self.gpu.synchronize()
     }
 
-    fn gemm(&self, call: &GemmCall<'_>) -> Option<Result<()>> {
+    fn gemm(&self, call: &GemmCall<'_>, timeline: Option<&Timeline>) -> Option<Result<()>> {
         if self.own_kernels {
             return None;
         }
         match self.gpu.enter() {
-            Ok(()) => self.blas.gemm(&self.gpu, call, self.tf32),
+            Ok(()) => self.blas.gemm(&self.gpu, call, self.tf32, timeline),
             Err(error) => Some(Err(error)),
         }
     }

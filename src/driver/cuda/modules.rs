@@ -13,6 +13,7 @@ use super::{gpu::Gpu, images::Images, source, trail::Launch};
 use crate::{
     Error, Result,
     kernel::{Grid, KernelDef, Key, Spec},
+    timeline::Asked,
 };
 
 /// A kernel loaded for one spec.
@@ -120,8 +121,8 @@ impl Modules {
         kernel: &'static KernelDef,
         spec: Spec<'_>,
         grid: Grid,
-        pointers: &mut [sys::CUdeviceptr],
-        params: &[u8],
+        (pointers, params): (&mut [sys::CUdeviceptr], &[u8]),
+        asked: Option<Asked>,
     ) -> Result<()> {
         let function = self.get(gpu, kernel, spec)?;
         // The block is aligned for any parameter; CUDA copies it during the call.
@@ -149,7 +150,7 @@ impl Modules {
                 &mut arguments,
             )
         };
-        gpu.launch(launch, || gpu.check(enqueue()))
+        gpu.launch(launch, asked, || gpu.check(enqueue()).map(|()| true)).map(drop)
     }
 }
 

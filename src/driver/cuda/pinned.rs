@@ -12,7 +12,7 @@ use super::{
     gpu::{Gpu, Mark},
     page_locked::Pinned,
 };
-use crate::{Error, Result, driver::Download, extent::to_usize, fresh};
+use crate::{Error, Result, driver::Download, extent::to_usize, fresh, timeline::Asked};
 
 /// The number of bytes of one piece of a copy between the device and host memory that is not page-locked.
 const PIECE: usize = 4 << 20;
@@ -101,14 +101,20 @@ pub(crate) struct CudaDownload {
 }
 
 /// Starts a copy to the host, in the order of the compute stream. A large copy is complete on return.
-pub(super) fn download(gpu: &Arc<Gpu>, from: sys::CUdeviceptr, len: usize) -> Result<Download> {
+pub(super) fn download(
+    gpu: &Arc<Gpu>,
+    from: sys::CUdeviceptr,
+    len: usize,
+    asked: Option<Asked>,
+) -> Result<Download> {
     if len > LARGE {
         let mut bytes = fresh::zeros(len)?;
         read(gpu, from, &mut bytes)?;
         return Ok(Download::Ready(bytes));
     }
     let mut block = take(gpu, len)?;
-    let copied = gpu.check(block.copy_from(gpu.compute().cu_stream(), from, len));
+    let copy = || gpu.check(block.copy_from(gpu.compute().cu_stream(), from, len)).map(|()| true);
+    let copied = gpu.timed(gpu.compute(), asked, copy);
     let end = gpu.mark()?;
     let download = CudaDownload { gpu: gpu.clone(), block: Some(block), end: Some(end), len };
     copied?;
@@ -184,11 +190,17 @@ impl CudaStaging {
     }
 
     /// Enqueues a copy of the first `len` bytes on the copy stream.
-    pub(super) fn upload(&mut self, to: sys::CUdeviceptr, len: u64) -> Result<Arc<CudaEvent>> {
+    pub(super) fn upload(
+        &mut self,
+        to: sys::CUdeviceptr,
+        len: u64,
+        asked: Option<Asked>,
+    ) -> Result<Arc<CudaEvent>> {
         self.failed.take().map_or(Ok(()), Err)?;
         let len = to_usize(len).min(self.block.len());
         let copy = self.gpu.copy();
-        let copied = self.gpu.check(self.block.copy_to(copy.cu_stream(), to, len));
+        let enqueue = || self.gpu.check(self.block.copy_to(copy.cu_stream(), to, len)).map(|()| true);
+        let copied = self.gpu.timed(copy, asked, enqueue);
         let end = Arc::new(self.gpu.event(copy)?);
         self.in_flight = Some(end.clone());
         copied?;

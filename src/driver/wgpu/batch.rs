@@ -1,12 +1,10 @@
 //! Commands that are recorded together and submitted in portions short enough not to disturb a screen.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Instant};
 
-use super::Gpu;
-use crate::{DeviceInfo, DeviceKind, Result};
+use super::{Gpu, LAUNCHES, times::Round};
+use crate::{DeviceInfo, DeviceKind, Result, timeline::Asked};
 
-/// The number of launches of one submission: enough to hide the cost of submitting.
-const LAUNCHES: usize = 32;
 /// The maximum cost of a submission: about 50 ms on a small GPU, at 340 GFLOP/s or 20 GB/s.
 const COST: u64 = 1 << 34;
 /// The maximum cost of a submission on an adapter that runs on the CPU.
@@ -32,6 +30,8 @@ pub(super) struct Batch {
     /// The number of bytes from one parameter block to the next.
     slot: usize,
     launches: usize,
+    /// The recorded launches that a timeline gets.
+    timed: Option<Round>,
     cost: u64,
     most_cost: u64,
     /// The number of bytes in staging buffers since `staged_from` was submitted.
@@ -50,6 +50,7 @@ impl Batch {
             params: Vec::new(),
             slot: usize::try_from(slot).expect("an alignment should be small"),
             launches: 0,
+            timed: None,
             cost: 0,
             most_cost: if info.kind == DeviceKind::Software { SOFTWARE_COST } else { COST },
             staged: 0,
@@ -60,7 +61,7 @@ impl Batch {
 
     /// Returns the number of bytes of a submission's parameters.
     pub(super) fn uniform_bytes(&self) -> u64 {
-        (LAUNCHES * self.slot) as u64
+        u64::from(LAUNCHES) * self.slot as u64
     }
 
     /// Records commands. Submits the earlier commands first if the total cost would be too high.
@@ -84,15 +85,16 @@ impl Batch {
         recorded.map_err(|error| gpu.failed(error))
     }
 
-    /// Records a launch; `commands` gets the offset of its parameters.
+    /// Records a launch; `commands` gets the offset of its parameters, and the queries of its times if a timeline asked for them.
     pub(super) fn launch(
         &mut self,
         gpu: &Gpu,
         cost: u64,
         params: &[u8],
-        commands: impl FnOnce(&mut wgpu::CommandEncoder, u32),
+        asked: Option<Asked>,
+        commands: impl FnOnce(&mut wgpu::CommandEncoder, u32, Option<wgpu::ComputePassTimestampWrites<'_>>),
     ) -> Result<()> {
-        if self.launches == LAUNCHES || self.cost.saturating_add(cost) > self.most_cost {
+        if self.launches == LAUNCHES as usize || self.cost.saturating_add(cost) > self.most_cost {
             self.submit(gpu)?;
         }
         let offset = self.launches * self.slot;
@@ -100,7 +102,15 @@ impl Batch {
         self.params.resize(offset, 0);
         self.params.extend_from_slice(params);
         let offset = u32::try_from(offset).expect("parameter blocks should be few");
-        self.record(gpu, cost, |encoder| commands(encoder, offset))
+        let mut timed = self.timed.take();
+        if let (Some(times), Some(_), None) = (&gpu.times, &asked, &timed) {
+            timed = times.round(gpu);
+        }
+        let writes = asked.zip(timed.as_mut()).map(|(asked, round)| round.add(asked));
+        let recorded = self.record(gpu, cost, |encoder| commands(encoder, offset, writes));
+        // Queries that no pass writes have no values.
+        self.timed = timed.filter(|_| recorded.is_ok());
+        recorded
     }
 
     /// Counts host bytes in staging buffers. If there are too many, submits and returns the submission to wait for: the
@@ -127,13 +137,22 @@ impl Batch {
             return Ok(last.clone());
         }
         self.params.resize(self.params.len().next_multiple_of(4), 0);
+        let timed = self.timed.take();
         let submitted = gpu.scoped(|_| {
-            let commands = encoder.map(wgpu::CommandEncoder::finish);
+            let commands = encoder.map(|mut encoder| {
+                timed.iter().for_each(|round| round.resolve(&mut encoder));
+                encoder.finish()
+            });
             // This write takes effect before the encoder's commands and after all earlier submissions, so one write per submission is enough.
             if !self.params.is_empty() {
                 gpu.queue.write_buffer(&gpu.uniforms, 0, &self.params);
             }
-            gpu.queue.submit(commands)
+            let at = Instant::now();
+            let index = gpu.queue.submit(commands);
+            if let Some((times, round)) = gpu.times.as_ref().zip(timed) {
+                times.submitted(round, at);
+            }
+            index
         });
         self.params.clear();
         (self.launches, self.cost) = (0, 0);

@@ -4,6 +4,7 @@ mod batch;
 mod compile;
 mod select;
 mod staging;
+mod times;
 mod turn;
 
 use std::{
@@ -12,11 +13,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use self::{batch::Batch, compile::Cache, turn::Turn};
-use super::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging, foreign};
+use self::{batch::Batch, compile::Cache, times::Times, turn::Turn};
+use super::{ArgSlice, Caller, Download, Driver, Fence, Memory, Slice, Staging, foreign};
 use crate::{
-    Cancel, DeviceInfo, Error, Limits, Result,
+    DeviceInfo, Error, Limits, Result,
     kernel::{Grid, KernelDef, Spec},
+    timeline::{Stage, Timeline},
 };
 
 pub(crate) use self::{
@@ -28,6 +30,8 @@ pub(crate) use self::{
 #[cfg(test)]
 pub(crate) use self::{compile::source, select::STORAGE_BUFFERS};
 
+/// The number of launches of one submission: enough to hide the cost of submitting.
+const LAUNCHES: u32 = 32;
 /// The maximum number of bytes of host data in one staging buffer.
 const PIECE: u64 = 16 << 20;
 
@@ -59,6 +63,8 @@ pub(crate) struct Gpu {
     batch: Mutex<Batch>,
     /// The parameter blocks of the launches of one submission.
     uniforms: wgpu::Buffer,
+    /// The times of launches; `None` if the device does not tell them.
+    times: Option<Times>,
 }
 
 impl Gpu {
@@ -134,7 +140,10 @@ impl Gpu {
         let _turn = self.turn.take();
         // wgpu 30 panics if the device is lost during the wait.
         match catch_unwind(AssertUnwindSafe(|| self.device.poll(how))) {
-            Ok(Ok(_)) => self.alive(),
+            Ok(Ok(_)) => {
+                self.times.iter().for_each(|times| times.collect(self));
+                self.alive()
+            }
             Ok(Err(error)) => Err(self.lose(&error.to_string())),
             Err(_) => Err(self.lose("it failed while work was under way")),
         }
@@ -210,6 +219,7 @@ impl WgpuDriver {
         let uniforms =
             uniforms.map_err(|error| Error::Driver { backend: "wgpu", source: Box::new(error) })?;
         let gpu = Gpu {
+            times: Times::new(&device, &queue, &info.name),
             name: info.name.clone(),
             backend,
             turn: Turn::new(backend),
@@ -369,7 +379,7 @@ impl Driver for WgpuDriver {
         Ok(())
     }
 
-    fn download(&self, src: Slice<'_>) -> Result<Download> {
+    fn download(&self, src: Slice<'_>, _: Option<&Timeline>) -> Result<Download> {
         let (from, offset) = window(src)?;
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let buffer = self.gpu.buffer(src.bytes, usage, false)?;
@@ -386,15 +396,18 @@ impl Driver for WgpuDriver {
         grid: Grid,
         args: &[ArgSlice<'_>],
         params: &[u8],
-        _cancel: Option<&Cancel>,
+        caller: Caller<'_>,
     ) -> Result<()> {
         self.gpu.alive()?;
         let pipeline = self.gpu.pipelines.get(&self.gpu, kernel, spec)?;
         let group = self.bind(&pipeline.layout, args, params.len() as u64)?;
-        let cost = batch::cost(grid.work, args.iter().map(|arg| arg.slice.bytes).sum());
+        let bytes = args.iter().map(|arg| arg.slice.bytes).sum();
+        let cost = batch::cost(grid.work, bytes);
+        let asked = caller.timeline.map(|timeline| timeline.asked(Stage::Kernel, kernel.name, bytes));
         let mut batch = self.gpu.batch();
-        batch.launch(&self.gpu, cost, params, |encoder, offset| {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        batch.launch(&self.gpu, cost, params, asked, |encoder, offset, timestamp_writes| {
+            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            let mut pass = encoder.begin_compute_pass(&descriptor);
             pass.set_pipeline(&pipeline.pipeline);
             pass.set_bind_group(0, &group, &[offset]);
             let [x, y, z] = grid.groups;
@@ -409,7 +422,7 @@ impl Driver for WgpuDriver {
         Ok(Staging::Wgpu(WgpuStaging::new(&self.gpu, bytes)?))
     }
 
-    fn upload(&self, slot: &mut Staging, dst: Slice<'_>) -> Result<Fence> {
+    fn upload(&self, slot: &mut Staging, dst: Slice<'_>, _: Option<&Timeline>) -> Result<Fence> {
         let Staging::Wgpu(slot) = slot else { return Err(foreign("wgpu")) };
         let (buffer, offset) = window(dst)?;
         slot.upload(&self.gpu, buffer, offset, dst.bytes)?;
@@ -423,6 +436,10 @@ impl Driver for WgpuDriver {
 
     fn wgpu(&self) -> Option<&WgpuDriver> {
         Some(self)
+    }
+
+    fn tells_times(&self) -> bool {
+        self.gpu.times.is_some()
     }
 
     fn is_lost(&self) -> bool {

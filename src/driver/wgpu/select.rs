@@ -378,6 +378,8 @@ fn open_adapter(
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("teatime"),
         required_limits: adapter.limits(),
+        // Timelines read the GPU's times.
+        required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
         ..Default::default()
     };
     let opened = pollster::block_on(adapter.request_device(&descriptor));

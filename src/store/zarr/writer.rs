@@ -21,14 +21,13 @@ use super::{
 };
 use crate::{
     Error, Result, StoredType,
-    extent::to_usize,
+    extent::{index_at, to_usize},
     store::{
         BoxWriter, Storable, Value as Stored, WritableStorage,
         blocks::{extract_block, insert_block},
         box_writer::{check_box, check_tiles},
         storage::join,
     },
-    tensor::index_at,
 };
 
 /// The maximum number of tiles of an array.

@@ -5,7 +5,7 @@ use cudarc::driver::{CudaContext, result, sys};
 
 use super::{control, device, open};
 use crate::{
-    Device, DeviceOptions, Error, Tensor,
+    Device, DeviceOptions, Error, Tensor, Timeline,
     kernel::{Access, Binding, Grid, Kernel},
     linalg,
     random::philox,
@@ -89,7 +89,8 @@ static STRAY: Kernel<Place> = Kernel::built_in(
 
 #[test]
 fn a_fault_of_a_kernel_sticks() {
-    let device = device(10);
+    let timeline = Timeline::default();
+    let device = device(10).recorded_by(&timeline);
     let mut x = Tensor::<u32>::zeros(&device, &[64]).unwrap();
     let grid = Grid::linear(1, 65_535, 0).unwrap();
     device.launch(&STRAY, &[], grid, &[x.window_mut(0..64).arg], &Place { i: 63 }).unwrap();
@@ -108,6 +109,14 @@ fn a_fault_of_a_kernel_sticks() {
     lost(Tensor::<u32>::zeros(&device, &[4]).err());
     lost(device.synchronize().err());
     assert!(control::fault(10).contains("stray"), "{}", control::fault(10));
+    // The timeline has the first launch, and no times of the faulty one.
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    timeline.write_trace(trace.path()).unwrap();
+    let trace = std::fs::read_to_string(trace.path()).unwrap();
+    let count = |kind: &str| {
+        trace.matches(&format!("\"cat\":\"{kind}\",\"args\":{{\"bytes\":256,\"of\":\"stray\"")).count()
+    };
+    assert_eq!([count("enqueue"), count("kernel")], [2, 1], "{trace}");
 }
 
 /// Launches correct kernels, then a faulty one, then a correct one; returns the error that reports the fault.

@@ -54,7 +54,7 @@ fn an_upload_into_used_memory_waits_for_its_uses() {
     numbers.fill(2.0);
     let x = Tensor::from_slice(&device, &[1.0f32; 1000], &[1, 1000]).unwrap();
     let first = pending_row_stats(&x, true).unwrap();
-    let fence = device.driver().upload(&mut slot, x.whole()).unwrap();
+    let fence = device.driver().upload(&mut slot, x.whole(), None).unwrap();
     device.driver().order_after(&fence).unwrap();
     assert_eq!(row_stats(&x).unwrap()[0].sum, 2000.0);
     assert_eq!(first.wait().unwrap()[0].sum, 1000.0);

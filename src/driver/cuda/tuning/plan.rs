@@ -9,9 +9,9 @@ use std::{
 
 use super::Card;
 use crate::{
-    Backend, Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Limits, Result, Run, Tensor,
+    Backend, Device, DeviceInfo, DeviceKind, DeviceOptions, Limits, Result, Run, Tensor, Timeline,
     distance::{Metric, Options, pairwise},
-    driver::{ArgSlice, Download, Driver, Fence, Memory, Slice, Staging, cpu::CpuDriver},
+    driver::{ArgSlice, Caller, Download, Driver, Fence, Memory, Slice, Staging, cpu::CpuDriver},
     extent::to_usize,
     filter::{GaussianOptions, gaussian},
     kernel::{Grid, KernelDef, Spec},
@@ -117,7 +117,7 @@ impl Driver for Planned {
         Ok(())
     }
 
-    fn download(&self, src: Slice<'_>) -> Result<Download> {
+    fn download(&self, src: Slice<'_>, _: Option<&Timeline>) -> Result<Download> {
         Ok(Download::Ready(vec![0; usize::try_from(src.bytes).unwrap()]))
     }
 
@@ -128,7 +128,7 @@ impl Driver for Planned {
         grid: Grid,
         _args: &[ArgSlice<'_>],
         params: &[u8],
-        _cancel: Option<&Cancel>,
+        _caller: Caller<'_>,
     ) -> Result<()> {
         let places = u64::from(self.limits.processors * at_once(kernel.name, spec));
         let blocks = grid.groups.iter().map(|&groups| u64::from(groups)).product::<u64>();
@@ -149,7 +149,7 @@ impl Driver for Planned {
         self.inner.staging(bytes)
     }
 
-    fn upload(&self, _slot: &mut Staging, _dst: Slice<'_>) -> Result<Fence> {
+    fn upload(&self, _slot: &mut Staging, _dst: Slice<'_>, _: Option<&Timeline>) -> Result<Fence> {
         Ok(Fence::Passed)
     }
 
