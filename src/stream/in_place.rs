@@ -51,8 +51,8 @@ mod tests {
 
     /// Returns the element at each place.
     fn values<T: From<i16>>() -> Vec<T> {
-        let value = |i: usize| ((i / COLUMNS * 31 + i % COLUMNS * 7) % 1009) as i16 - 500;
-        (0..ROWS * COLUMNS).map(|i| value(i).into()).collect()
+        let place = |i: usize| (i / COLUMNS * 31 + i % COLUMNS * 7) % 1009;
+        (0..ROWS * COLUMNS).map(|i| (i16::try_from(place(i)).unwrap() - 500).into()).collect()
     }
 
     /// Returns the matrix of an array, read within the least memory, and the number of bytes of its chunks that were held at once.

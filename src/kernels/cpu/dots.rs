@@ -71,7 +71,7 @@ impl<R: SimdFloat + ComplexField> WithSimd for ColumnTile<'_, R> {
                 &mut sums,
             );
         }
-        let whole = len * size_of::<R::Vector<S>>() / size_of::<R>();
+        let whole = size_of_val(a[0]) / size_of::<R>();
         let mut rest = [[zero; WIDTH]; 2];
         for (rest, columns) in rest.iter_mut().zip([self.a, self.b]) {
             for (rest, column) in rest.iter_mut().zip(columns) {
