@@ -8,6 +8,8 @@
     reason = "tests panic, and a skipped device is said aloud"
 )]
 
+mod hooked;
+
 use std::{
     collections::BTreeMap,
     io,
@@ -19,12 +21,17 @@ use std::{
     },
 };
 
+use bytemuck::Pod;
+
 #[cfg(all(test, feature = "zarr"))]
 use crate::store::Folder;
 use crate::{
-    Budget, Device, DeviceOptions, Error, Run,
-    store::{Storage, StoredBytes, Value, WritableStorage},
+    Budget, Cancel, Device, DeviceOptions, Error, Progress, Run, Status,
+    store::{ChunkedArray, Storage, StoredBytes, Value, WritableStorage},
+    stream::{AsStored, Blocks, Plan, Selection},
 };
+
+pub use hooked::Hooked;
 
 /// The kinds of devices that a test runs on, with the way of opening each.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +117,19 @@ pub fn assert_refused<T>(result: crate::Result<T>, words: &[&str]) -> Error {
 /// Returns a run with so many bytes of host memory.
 pub fn within(host: u64) -> Run {
     Run::default().memory(Budget::default().host(host))
+}
+
+/// Returns a run that is cancelled when `stop` says so of a status, and the list of all statuses.
+pub fn told(stop: impl Fn(&Status) -> bool + Send + Sync + 'static) -> (Run, Arc<Mutex<Vec<Status>>>) {
+    let (told, cancel) = (Arc::new(Mutex::new(Vec::new())), Cancel::default());
+    let (list, flag) = (Arc::clone(&told), cancel.clone());
+    let progress = Progress::new(move |status| {
+        list.lock().unwrap().push(status);
+        if stop(&status) {
+            flag.cancel();
+        }
+    });
+    (Run::default().cancel(cancel).progress(progress), told)
 }
 
 /// Returns the least host memory that a call names, with its result. A byte less is refused.
@@ -233,6 +253,14 @@ pub fn cpu() -> &'static Device {
 /// Returns the files of a folder and of the folders in it, by their keys.
 pub fn files(folder: &Path) -> BTreeMap<String, Arc<[u8]>> {
     Map::of(folder).all()
+}
+
+/// Returns all elements of a stored array, in C order; or their bytes as u8.
+pub fn elements<T: Pod>(array: Arc<dyn ChunkedArray>) -> Vec<T> {
+    let (convert, rows) = (Arc::new(AsStored(array.dtype())), Arc::new(Selection::all(array.shape()[0])));
+    let plan = Plan::new(vec![array], rows, None, convert, &[]).unwrap();
+    let mut blocks = Blocks::of_boxes(&plan, cpu(), 1 << 28, Vec::new(), &Cancel::default()).unwrap();
+    bytemuck::pod_collect_to_vec(blocks.next_block().unwrap().unwrap().bytes())
 }
 
 /// A storage in memory for tests, which counts the bytes that are read, and refuses puts after a number of them.

@@ -1,11 +1,11 @@
 //! Tests of PCA against numpy in f64, and of the guarantees: any chunking, number of threads or budget gives the same bits.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use teatime::{
-    Budget, ChunkedArray, Device, Error, Progress, Run, assert_err,
+    Budget, ChunkedArray, Device, Error, Run, assert_err,
     linalg::{Matrix, Stop},
-    openings::{least, within},
+    openings::{least, told, within},
     random::philox,
     store::{MemoryArray, Storable},
 };
@@ -166,29 +166,6 @@ fn filters_drop_variants() {
 }
 
 #[test]
-fn loadings_are_left_singular_vectors() {
-    let dosages = dosages(700, 30);
-    let (genotypes, device, run) = (memory(&dosages, &[700, 30], &[128, 30]), Device::cpu(), Run::default());
-    let pca = pca(&genotypes, &device, &options(K), &run).unwrap();
-    let (mut rows, mut u) = (Vec::new(), Vec::new());
-    loadings(&genotypes, &device, &pca, &options(K), &run, &mut |row| {
-        assert!(row.frequency > 0.0 && row.frequency < 1.0 && row.scale > 0.0);
-        assert!((row.shift - 2.0 * row.frequency).abs() < 1e-12);
-        rows.push(row.variant);
-        u.extend_from_slice(row.loadings);
-        Ok(())
-    })
-    .unwrap();
-    assert_eq!(rows.len() as u64, pca.counts.used);
-    assert!(rows.is_sorted());
-    let u = Matrix::from_vec(u, rows.len(), K).unwrap();
-    for j in 0..K {
-        let norm: f64 = u.column(j).map(|x| x * x).sum();
-        assert!((norm - 1.0).abs() < 1e-5, "component {j}: {norm}");
-    }
-}
-
-#[test]
 fn cancelling_stops_between_blocks() {
     let genotypes = memory(&dosages(9000, 8), &[9000, 8], &[500, 8]);
     let results = [
@@ -198,15 +175,9 @@ fn cancelling_stops_between_blocks() {
         },
     ];
     for result in results {
-        let mut run = Run::default();
-        let cancel = run.cancel.clone();
-        run.progress = Progress::new(move |status| {
-            assert_eq!((status.passes, status.total), (1, 9000));
-            if status.rows > 0 {
-                cancel.cancel();
-            }
-        });
+        let (run, told) = told(|status| status.rows > 0);
         assert_err!(result(&genotypes, &run), Error::Cancelled);
+        assert!(told.lock().unwrap().iter().all(|status| (status.passes, status.total) == (1, 9000)));
     }
 }
 
@@ -220,12 +191,9 @@ fn every_pass_is_told() {
     let passes = 5;
     for genotypes in [memory(&dosages, &shape, &chunk), memory(&floats, &shape, &chunk)] {
         let with = |host| {
-            let told = Arc::new(Mutex::new(Vec::new()));
-            let tell = told.clone();
-            let progress = Progress::new(move |status| tell.lock().unwrap().push(status));
+            let (run, told) = told(|_| false);
             let memory = Budget::default().host(host);
-            let result =
-                pca(&genotypes, &Device::cpu(), &options, &Run::default().memory(memory).progress(progress));
+            let result = pca(&genotypes, &Device::cpu(), &options, &run.memory(memory));
             let told = told.lock().unwrap().clone();
             (result, told)
         };

@@ -301,6 +301,7 @@ mod tests {
     use super::*;
     use crate::{
         ChunkedArray, DecodedChunk, Device, FetchedChunk, StoredType,
+        openings::Hooked,
         store::{MemoryArray, StoredBytes},
         stream::{AsStored, Blocks, Selection},
     };
@@ -495,35 +496,16 @@ mod tests {
         }
     }
 
-    /// An array whose chunks do not come before it is told.
-    #[derive(Debug)]
-    struct Hanging(MemoryArray, std::sync::Mutex<mpsc::Receiver<()>>);
-
-    impl ChunkedArray for Hanging {
-        fn name(&self) -> &str {
-            "hanging"
-        }
-        fn shape(&self) -> &[u64] {
-            self.0.shape()
-        }
-        fn chunk_shape(&self) -> &[u64] {
-            self.0.chunk_shape()
-        }
-        fn dtype(&self) -> StoredType {
-            self.0.dtype()
-        }
-        fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
-            // The sender is dropped in the end.
-            let _ = self.1.lock().unwrap().recv();
-            self.0.decode(index, fetched)
-        }
-    }
-
     #[test]
     fn a_chunk_that_never_comes_holds_no_cancelled_pass() {
-        let (go_on, hangs) = mpsc::channel();
-        let array = MemoryArray::new("hanging", &[1i8; 8], &[8, 1], &[8, 1]).unwrap();
-        let array: Arc<dyn ChunkedArray> = Arc::new(Hanging(array, std::sync::Mutex::new(hangs)));
+        let (go_on, hangs) = mpsc::channel::<()>();
+        let (array, hangs) =
+            (MemoryArray::new("hanging", &[1i8; 8], &[8, 1], &[8, 1]).unwrap(), std::sync::Mutex::new(hangs));
+        let array: Arc<dyn ChunkedArray> = Arc::new(Hooked::new(array, move |array, index, fetched| {
+            // The sender is dropped in the end.
+            let _ = hangs.lock().unwrap().recv();
+            array.decode(index, fetched)
+        }));
         let (rows, convert) = (Arc::new(Selection::all(8)), Arc::new(AsStored(StoredType::I8)));
         let plan = Plan::of_rows(vec![array], rows, None, convert, 8).unwrap();
         let (device, cancel) = (Device::cpu(), Cancel::default());

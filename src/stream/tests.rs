@@ -10,60 +10,7 @@ use super::{
     boxes::{Along, Edge},
     *,
 };
-use crate::{
-    ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, StoredType, random::philox, store::MemoryArray,
-};
-
-/// An array that counts how many times each of its chunks is decoded.
-#[derive(Debug)]
-struct Counting {
-    array: MemoryArray,
-    reads: Mutex<HashMap<Vec<u64>, u64>>,
-}
-
-impl ChunkedArray for Counting {
-    fn name(&self) -> &str {
-        self.array.name()
-    }
-    fn shape(&self) -> &[u64] {
-        self.array.shape()
-    }
-    fn chunk_shape(&self) -> &[u64] {
-        self.array.chunk_shape()
-    }
-    fn dtype(&self) -> StoredType {
-        self.array.dtype()
-    }
-    fn scratch_bytes(&self) -> u64 {
-        100
-    }
-    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
-        *self.reads.lock().unwrap().entry(index.to_vec()).or_default() += 1;
-        self.array.decode(index, fetched)
-    }
-}
-
-/// An array with a single huge chunk, which is never read.
-#[derive(Debug)]
-struct Claims([u64; 2]);
-
-impl ChunkedArray for Claims {
-    fn name(&self) -> &str {
-        "claims"
-    }
-    fn shape(&self) -> &[u64] {
-        &self.0
-    }
-    fn chunk_shape(&self) -> &[u64] {
-        &self.0
-    }
-    fn dtype(&self) -> StoredType {
-        StoredType::I32
-    }
-    fn decode(&self, _: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-        unreachable!("nobody reads it")
-    }
-}
+use crate::{ChunkedArray, Device, Result, StoredType, openings::Hooked, random::philox, store::MemoryArray};
 
 fn as_stored() -> Arc<dyn Convert> {
     Arc::new(AsStored(StoredType::I32))
@@ -80,7 +27,8 @@ impl Numbers {
 }
 
 struct Case {
-    arrays: Vec<Arc<Counting>>,
+    arrays: Vec<Arc<Hooked>>,
+    reads: Arc<Mutex<Reads>>,
     /// The selected rows, each as an array and a row within that array, and the selected columns.
     rows: Vec<(usize, u64)>,
     columns: Vec<u64>,
@@ -108,8 +56,8 @@ fn case(numbers: &mut Numbers) -> Case {
     let axes = 1 + usize::try_from(numbers.below(5)).unwrap();
     let most = [40, 12, 9, 7, 3][axes - 1];
     let shape: Vec<u64> = (0..axes).map(|_| 1 + numbers.below(most)).collect();
-    let mut arrays = Vec::new();
-    let mut rows = Vec::new();
+    let (mut arrays, mut rows) = (Vec::new(), Vec::new());
+    let reads = Arc::new(Mutex::new(Reads::new()));
     for array in 0..1 + usize::try_from(numbers.below(3)).unwrap() {
         let shape = [&[1 + numbers.below(most)], &shape[1..]].concat();
         let small = numbers.below(2) == 0;
@@ -119,8 +67,14 @@ fn case(numbers: &mut Numbers) -> Case {
         let first = 10_000 * i32::try_from(array).unwrap();
         let values: Vec<i32> = (first..first + len).collect();
         rows.extend((0..shape[0]).map(|row| (array, row)));
-        let array = MemoryArray::new(format!("array {array}"), &values, &shape, &chunk).unwrap();
-        arrays.push(Arc::new(Counting { array, reads: Mutex::default() }));
+        let counts = Arc::clone(&reads);
+        let stored = MemoryArray::new(format!("array {array}"), &values, &shape, &chunk).unwrap();
+        let mut counted = Hooked::new(stored, move |stored, index, fetched| {
+            *counts.lock().unwrap().entry((array, index.to_vec())).or_default() += 1;
+            stored.decode(index, fetched)
+        });
+        counted.scratch = 100;
+        arrays.push(Arc::new(counted));
     }
     let row_ranges = some(numbers, rows.len() as u64);
     let rows: Vec<_> =
@@ -141,7 +95,7 @@ fn case(numbers: &mut Numbers) -> Case {
         Along { size, halo, edge, within }
     });
     let along = along.collect();
-    Case { arrays, rows, columns, row_ranges, column_ranges, along }
+    Case { arrays, reads, rows, columns, row_ranges, column_ranges, along }
 }
 
 impl Case {
@@ -235,11 +189,7 @@ impl Case {
 
     /// Returns how often each chunk was decoded since the last call.
     fn reads(&self) -> Reads {
-        let of = |(i, array): (usize, &Arc<Counting>)| {
-            let reads = std::mem::take(&mut *array.reads.lock().unwrap());
-            reads.into_iter().map(move |(index, count)| ((i, index), count))
-        };
-        self.arrays.iter().enumerate().flat_map(of).collect()
+        std::mem::take(&mut self.reads.lock().unwrap())
     }
 }
 
@@ -433,9 +383,9 @@ fn what_does_not_fit_is_refused() {
     for along in [most, Along { halo: [u64::MAX; 2], edge: Edge::Clip, ..most }] {
         assert!(plan(vec![Arc::clone(&two)], &[along]).is_ok());
     }
-    let huge: Arc<dyn ChunkedArray> = Arc::new(Claims([1 << 40; 2]));
+    let huge: Arc<dyn ChunkedArray> = Arc::new(Hooked::claiming::<i32>(&[1 << 40; 2], &[1 << 40; 2]));
     refused(vec![Arc::clone(&huge)], &[Along::each(1 << 40); 2], "along axis 1 have 2^64 elements");
-    let more: Arc<dyn ChunkedArray> = Arc::new(Claims([u64::MAX, 3]));
+    let more: Arc<dyn ChunkedArray> = Arc::new(Hooked::claiming::<i32>(&[u64::MAX, 3], &[u64::MAX, 3]));
     let error =
         Plan::of_rows(vec![Arc::clone(&two), more], Arc::new(Selection::all(1)), None, as_stored(), 2)
             .unwrap_err();

@@ -1,10 +1,8 @@
 //! Tests of sums of blocks, which stay on their device.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use super::{cpu, data::smallest, device_tests};
+use super::{alone, cpu, data::smallest, device_tests};
 use crate::{
-    Device, DeviceOptions, Error, Run, Status, Tensor, Traffic,
+    Device, Error, Run, Status, Tensor, Traffic,
     dtype::nearest_f32,
     linalg::{
         BlockSum, LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, matmul_nt, qr, transpose,
@@ -159,14 +157,6 @@ fn other_devices_are_refused(device: &Device) {
     let block = Tensor::from_slice(cpu(), &[1.0f32], &[1, 1]).unwrap();
     let added = BlockSum::new(device, 1, 1).unwrap().add(&block);
     assert_eq!(matches!(added, Err(Error::WrongDevice { name: "block", .. })), !device.shares_host_memory());
-}
-
-/// Opens the same hardware again, so that no other test adds to its counters. The caller holds the lock meanwhile.
-fn alone(device: &Device) -> (Device, MutexGuard<'static, ()>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = DeviceOptions { threads: Some(3), ..DeviceOptions::default() };
-    (Device::open_with(&device.info().name, &options).unwrap(), lock)
 }
 
 fn matrix(device: &Device, rows: u64, cols: u64) -> Tensor<f32> {

@@ -4,7 +4,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -14,8 +14,9 @@ use super::{
     filter_stored::{read, stored, within},
 };
 use crate::{
-    ChunkedArray, Device, Error, Progress, Result, Run, StoredType, Tensor, assert_err,
+    ChunkedArray, Device, Error, Result, Run, StoredType, Tensor, assert_err,
     filter::{DenoisedTv, TvOptions, denoise_tv, write_denoised_tv},
+    openings::told,
     store::{ArraySpec, ArrayWriter, Folder, MemoryArray},
 };
 
@@ -157,21 +158,15 @@ fn resumed(device: &Device) {
             to(folder.path(), run)
         });
         // Each pass begins by telling that no row is done; the last one writes.
-        let passes = Arc::new(AtomicU32::new(0));
-        let (mut run, told) = (within(memory), Arc::clone(&passes));
-        run.progress = Progress::new(move |status| {
-            told.fetch_add((status.rows == 0).into(), Relaxed);
+        let (run, statuses) = told(|_| false);
+        let expected = to(whole.path(), &run.memory(within(memory).memory)).unwrap();
+        let last = statuses.lock().unwrap().iter().filter(|status| status.rows == 0).count();
+        let begun = AtomicUsize::new(0);
+        let (run, _) = told(move |status| {
+            let begun = begun.fetch_add((status.rows == 0).into(), Relaxed);
+            begun == last && 2 * status.rows > status.total
         });
-        let expected = to(whole.path(), &run).unwrap();
-        let (mut run, last) = (within(memory), passes.swap(0, Relaxed));
-        let cancel = run.cancel.clone();
-        run.progress = Progress::new(move |status| {
-            let pass = passes.fetch_add((status.rows == 0).into(), Relaxed);
-            if pass == last && 2 * status.rows > status.total {
-                cancel.cancel();
-            }
-        });
-        assert_err!(to(folder.path(), &run), Error::Cancelled);
+        assert_err!(to(folder.path(), &run.memory(within(memory).memory)), Error::Cancelled);
         let rest = to(folder.path(), &within(memory)).unwrap();
         assert!(rest.swept.found > 0, "{rest:?}");
         assert_eq!(rest.iterations, expected.iterations);

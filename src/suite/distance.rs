@@ -8,6 +8,7 @@ use super::{
     cpu,
     data::{Sample, for_each_type, smallest, values},
     device_tests,
+    distance_on_device::compare,
 };
 use crate::{
     Budget, DType, Device, Error, Run, Tensor, assert_err,
@@ -155,7 +156,7 @@ pub(super) fn observations<T: Sample>(
     Tensor::from_slice(device, &turned, &[k, count]).unwrap()
 }
 
-/// Compares every pair with the definition, and the condensed form with the square form.
+/// Compares every pair with the definition, the condensed form with the square form, and distances that stay on the device with both.
 pub(super) fn check<T: Sample>(
     device: &Device,
     metric: Metric,
@@ -167,7 +168,8 @@ pub(super) fn check<T: Sample>(
     let [m, n, k] = extents;
     let tensor = |values: &[T], count: u64| observations(device, values, [count, k], options.columns);
     let (tx, ty) = (tensor(x, m), y.map(|y| tensor(y, n)));
-    let is_wide = T::DTYPE == DType::F64 && device.limits().f64 && !options.narrow;
+    let is_narrow = options.narrow || matches!(T::DTYPE, DType::F32 | DType::F16 | DType::BF16);
+    let bound = if device.limits().f64 && !is_narrow { WIDE_BOUND } else { BOUND };
     let run = Run::default();
     let distances = pairwise(&tx, ty.as_ref(), metric, options, &run).unwrap();
     assert_eq!([distances.rows(), distances.cols()], [m, n].map(|extent| extent as usize));
@@ -176,7 +178,6 @@ pub(super) fn check<T: Sample>(
         for (j, y_row) in rows_y.iter().enumerate() {
             let what = format_args!("{metric:?} {:?} {m} {n} {k} {options:?} at {i}, {j}", T::DTYPE);
             let actual = distances.row(i)[j];
-            let bound = if is_wide { WIDE_BOUND } else { BOUND };
             assert_within(bound, what, actual, &expected(metric, x, y_row, options));
             if y.is_none() && metric.is_symmetric() {
                 assert_eq!(actual.to_bits(), distances.row(j)[i].to_bits(), "{what}");
@@ -191,6 +192,7 @@ pub(super) fn check<T: Sample>(
         let condensed = condensed(&tx, metric, options, &run).unwrap();
         assert!(condensed.iter().map(|d| d.to_bits()).eq(upper.map(f64::to_bits)), "{metric:?}");
     }
+    compare(&tx, ty.as_ref(), metric, options, &run, &distances);
 }
 
 /// Returns true for metrics of shares, whose elements are neither negative nor missing.
@@ -211,27 +213,67 @@ pub(super) fn nonnegative(seed: u32, len: u64) -> Vec<f32> {
 }
 
 fn every_metric(device: &Device) {
+    every_metric_of(device, |x| x);
+    if device.limits().f64 {
+        // The values use all bits of an f64.
+        every_metric_of(device, |x| f64::from(x) / 3.0);
+    }
+}
+
+fn every_metric_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
     let (m, n, k) = (19, 70, 300);
-    for metric in metrics() {
-        let (x, y) = (nonnegative(1, m * k), nonnegative(2, n * k));
+    let make = |x: Vec<f32>| x.into_iter().map(&of).collect::<Vec<_>>();
+    let (x, y) = (make(nonnegative(1, m * k)), make(nonnegative(2, n * k)));
+    // The observations are close, so that series replace logarithms.
+    let near = make(
+        nonnegative(2, m * k).into_iter().zip((0..k).cycle()).map(|(x, i)| i as f32 + x / 64.0).collect(),
+    );
+    let signed = make(values(3, m * k));
+    for metric in metrics().chain([Metric::Minkowski(1.0 / 3.0)]) {
         check(device, metric, &x, None, [m, m, k], &Options::default());
         check(device, metric, &x, Some(&y), [m, n, k], &Options::default());
-        if !of_shares(metric) {
-            let x = values::<f32>(3, m * k);
-            check(device, metric, &x, None, [m, m, k], &Options::default());
+        if of_shares(metric) {
+            check(device, metric, &near, None, [m, m, k], &Options::default());
+        } else {
+            check(device, metric, &signed, None, [m, m, k], &Options::default());
         }
     }
 }
 
+/// Tests each type in f32, and in f64 where the device has it, at once and in parts.
 fn every_type(device: &Device) {
+    const METRICS: [Metric; 7] = [
+        Metric::Euclidean,
+        Metric::CityBlock,
+        Metric::Chebyshev,
+        Metric::Correlation,
+        Metric::Hamming,
+        Metric::Canberra,
+        Metric::JensenShannon,
+    ];
     fn with<T: Sample>(device: &Device) {
         let x = values::<T>(4, 9 * 131);
-        for metric in
-            [Metric::Euclidean, Metric::CityBlock, Metric::Chebyshev, Metric::Correlation, Metric::Hamming]
-        {
-            // `narrow` computes in f32 on every device.
-            let options = Options { narrow: true, ..Options::default() };
-            check(device, metric, &x, None, [9, 9, 131], &options);
+        let is_negative = x.iter().any(|x| x.value() < 0.0);
+        let cases = [(true, Missing::Propagate), (false, Missing::Propagate), (false, Missing::Ignore)];
+        for (narrow, missing) in cases.into_iter().take(if device.limits().f64 { 3 } else { 1 }) {
+            let options = Options { narrow, missing, negative: true, ..Options::default() };
+            for metric in METRICS.into_iter().filter(|metric| metric.check(missing).is_ok()) {
+                if is_negative && of_shares(metric) {
+                    continue;
+                }
+                check(device, metric, &x, None, [9, 9, 131], &options);
+                if metric == Metric::JensenShannon {
+                    continue;
+                }
+                let mut partial = Partial::new(device, 9, None, metric, &options).unwrap();
+                partial.add(&observations(device, &x, [9, 131], false), None).unwrap();
+                let parts = partial.export().unwrap().finish().unwrap().distances;
+                let is_narrow = narrow || matches!(T::DTYPE, DType::F32 | DType::F16 | DType::BF16);
+                let bound = if is_narrow { BOUND } else { WIDE_BOUND };
+                let rows = rows(&x, 9);
+                let what = format_args!("{metric:?} {:?} in parts {options:?}", T::DTYPE);
+                assert_within(bound, what, parts.row(4)[2], &expected(metric, &rows[4], &rows[2], &options));
+            }
         }
     }
     for_each_type!(with(device));
@@ -386,6 +428,7 @@ fn far_and_near(device: &Device) {
                 let options = Options { missing, ..Options::default() };
                 let tensor = Tensor::from_slice(device, &x, &[m, k]).unwrap();
                 let found = pairwise(&tensor, None, metric, &options, &Run::default()).unwrap();
+                compare(&tensor, None, metric, &options, &Run::default(), &found);
                 let rows = rows(&x, m);
                 for (i, j) in [(0, 1), (4, 2), (3, 1)] {
                     let what = format_args!("{metric:?} of {shift} + {scale} {options:?} at {i}, {j}");
@@ -492,7 +535,7 @@ fn scipys(device: &Device) {
 fn empty(device: &Device) {
     for columns in [false, true] {
         let options = Options { columns, ..Options::default() };
-        for metric in [Metric::CityBlock, Metric::Correlation] {
+        for metric in [Metric::CityBlock, Metric::Correlation, Metric::BrayCurtis] {
             check::<f32>(device, metric, &[], None, [0, 0, 5], &options);
             check::<f32>(device, metric, &[], Some(&[1.0; 10]), [0, 2, 5], &options);
             check::<f32>(device, metric, &[], None, [3, 3, 0], &options);

@@ -1,13 +1,10 @@
 //! Tests of nearest observations, against a sort of all distances.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeSet;
 
-use super::{data::values, device_tests, distance::metrics};
+use super::{alone, data::values, device_tests, distance::metrics};
 use crate::{
-    Budget, Device, DeviceOptions, Error, Run, Tensor, assert_err,
+    Budget, Device, Error, Run, Tensor, assert_err,
     distance::{
         Metric, Missing, NearestSoFar, Neighbors, Options, neighbor_tensors, neighbors, pairwise,
         selection::Order,
@@ -151,11 +148,7 @@ fn lists_of_distances(device: &Device) {
 
 /// Only the nearest pairs are transferred to the host.
 fn little_crosses(device: &Device) {
-    // The device is opened again, so that no other test adds to its traffic.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = DeviceOptions { threads: Some(2), ..DeviceOptions::default() };
-    let device = &Device::open_with(&device.info().name, &options).unwrap();
+    let (device, _lock) = &alone(device);
     let k = 10;
     for (metric, missing) in [
         (Metric::BrayCurtis, Missing::Propagate),

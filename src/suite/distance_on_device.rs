@@ -1,25 +1,24 @@
-//! Tests of distances that stay on the device, against those on the host.
+//! Tests of distances that stay on the device, against those on the host; each test of `distance` compares them too.
 
-use std::{
-    fmt::Arguments,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::fmt::Arguments;
 
 use super::{
-    cpu,
+    alone, cpu,
     data::{Sample, values},
     device_tests,
-    distance::{metrics, nonnegative, of_shares},
+    distance::nonnegative,
 };
 use crate::{
-    Budget, Device, DeviceOptions, Element, Error, Progress, Run, Tensor, assert_err,
+    Budget, Device, Element, Error, Run, Tensor, assert_err,
     distance::{Metric, Missing, Options, pairwise, pairwise_tensor},
     dtype::nearest_f32,
+    linalg::Matrix,
+    openings::told,
 };
 
 device_tests! {
-    sizes, empty, refused;
-    little_crosses, every_metric, missing_elements, every_rule_of_angles, far_and_near, elements_of_f64, what_has_no_distance, several_blocks,
+    sizes, refused;
+    little_crosses,   every_rule_of_angles,   what_has_no_distance, several_blocks,
 }
 
 /// The distance from 1 to the next f32: the largest relative size of a unit in the last place.
@@ -50,7 +49,7 @@ fn assert_near(
     assert!(actual == nearest || bound > 0.0 && is_near, "{what}: {actual} for {expected}");
 }
 
-/// Compares every pair with the host, and mirrored pairs to the bit; returns the distances.
+/// Compares distances with those that the host computes, and returns them.
 fn check<T: Element>(
     x: &Tensor<T>,
     y: Option<&Tensor<T>>,
@@ -59,6 +58,18 @@ fn check<T: Element>(
     run: &Run,
 ) -> Vec<f32> {
     let expected = pairwise(x, y, metric, options, &Run::default()).unwrap();
+    compare(x, y, metric, options, run, &expected)
+}
+
+/// Compares every pair with the distances on the host, and mirrored pairs to the bit; returns the distances.
+pub(super) fn compare<T: Element>(
+    x: &Tensor<T>,
+    y: Option<&Tensor<T>>,
+    metric: Metric,
+    options: &Options,
+    run: &Run,
+    expected: &Matrix,
+) -> Vec<f32> {
     let found = pairwise_tensor(x, y, metric, options, run).unwrap();
     let (m, n) = (expected.rows(), expected.cols());
     assert_eq!(found.shape(), [m as u64, n as u64]);
@@ -90,37 +101,6 @@ fn within([m, n]: [u64; 2], terms: u64, side: u64) -> Run {
     Run { memory: Budget::default().host(bytes).device(bytes), ..Run::default() }
 }
 
-fn every_metric(device: &Device) {
-    let (m, n, k) = (19, 70, 300);
-    for (i, metric) in metrics().chain([Metric::Minkowski(f64::INFINITY)]).enumerate() {
-        let options = Options { columns: i % 2 == 0, ..Options::default() };
-        let x = observations(device, &nonnegative(1, m * k), m, &options);
-        let y = observations(device, &nonnegative(2, n * k), n, &options);
-        check(&x, Some(&y), metric, &options, &Run::default());
-        check(&y, None, metric, &options, &Run::default());
-        if !of_shares(metric) {
-            let x = observations(device, &values::<f32>(3, m * k), m, &options);
-            check(&x, None, metric, &options, &Run::default());
-        }
-    }
-}
-
-fn missing_elements(device: &Device) {
-    let (m, k) = (70, 40);
-    let mut x: Vec<f32> = values::<u32>(5, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
-    x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
-    // One observation has only NaN, and one has only negative elements.
-    x[..40].fill(f32::NAN);
-    x[40..80].fill(-2.0);
-    for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
-        let options = Options { missing, negative: missing != Missing::Ignore, ..Options::default() };
-        let x = observations(device, &x, m, &options);
-        for metric in metrics().filter(|&metric| !of_shares(metric)) {
-            check(&x, None, metric, &options, &Run::default());
-        }
-    }
-}
-
 /// All six terms have sums here, and their products cancel.
 fn every_rule_of_angles(device: &Device) {
     let (m, n, k) = (66, 9, 257);
@@ -143,39 +123,6 @@ fn every_rule_of_angles(device: &Device) {
             }
         }
     }
-}
-
-/// Squares are beyond f32 here, and distances may be too.
-fn far_and_near(device: &Device) {
-    for scale in [1e-30, 1e-20, 1e18, 1e30, 3e36] {
-        let x: Vec<f32> = nonnegative(8, 5 * 90).iter().map(|&x| x / 256.0 * scale).collect();
-        let x = observations(device, &x, 5, &Options::default());
-        for metric in metrics().filter(|&metric| !of_shares(metric)) {
-            check(&x, None, metric, &Options::default(), &Run::default());
-        }
-        let options = Options { missing: Missing::Rescale, ..Options::default() };
-        for metric in [Metric::Euclidean, Metric::Minkowski(3.0), Metric::Cosine, Metric::InnerProduct] {
-            check(&x, None, metric, &options, &Run::default());
-        }
-    }
-}
-
-fn elements_of_f64(device: &Device) {
-    let x: Vec<f64> = nonnegative(9, 70 * 31).iter().map(|&x| f64::from(x) / 3.0).collect();
-    for narrow in [false, true] {
-        if !narrow && !device.limits().f64 {
-            continue;
-        }
-        for missing in [Missing::Propagate, Missing::Rescale] {
-            let options = Options { missing, narrow, ..Options::default() };
-            let x = observations(device, &x, 70, &options);
-            for metric in metrics().filter(|metric| metric.check(missing).is_ok()) {
-                check(&x, None, metric, &options, &Run::default());
-            }
-        }
-    }
-    let integers = observations(device, &values::<i32>(10, 9 * 20), 9, &Options::default());
-    check(&integers, None, Metric::Euclidean, &Options::default().narrow(true), &Run::default());
 }
 
 fn what_has_no_distance(device: &Device) {
@@ -219,33 +166,18 @@ fn several_blocks(device: &Device) {
         .map(|(seed, count)| observations(device, &values::<i8>(seed, count), count, &Options::default()));
     check(&x, Some(&y), Metric::CityBlock, &Options::default(), &Run::default());
     check(&y, Some(&x), Metric::CityBlock, &Options::default(), &Run::default());
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let all = Arc::clone(&told);
-    let progress = Progress::new(move |status| all.lock().unwrap().push((status.rows, status.total)));
-    let run = within([n, n], 1, 16).progress(progress);
+    let (run, told) = told(|_| false);
+    let run = run.memory(within([n, n], 1, 16).memory);
     pairwise_tensor(&y, None, Metric::CityBlock, &Options::default(), &run).unwrap();
-    assert_eq!(*told.lock().unwrap(), [16, 32, 48, 64, 70].map(|rows| (rows, 70)));
-}
-
-fn empty(device: &Device) {
-    let tensor = |m, k| Tensor::<f32>::zeros(device, &[m, k]).unwrap();
-    let run = Run::default();
-    for metric in [Metric::CityBlock, Metric::Correlation, Metric::BrayCurtis] {
-        for (m, n, k) in [(0, 2, 5), (2, 0, 5), (0, 0, 0), (3, 2, 0)] {
-            let (x, y) = (tensor(m, k), tensor(n, k));
-            check(&x, Some(&y), metric, &Options::default(), &run);
-            check(&x, None, metric, &Options::default(), &run);
-        }
-    }
+    let told = told.lock().unwrap();
+    assert!(
+        told.iter().map(|status| (status.rows, status.total)).eq([16, 32, 48, 64, 70].map(|rows| (rows, 70)))
+    );
 }
 
 /// Nothing is transferred to the host for each pair.
 fn little_crosses(device: &Device) {
-    // The test opens the device for itself, so that no other test adds to its traffic.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = DeviceOptions { threads: Some(2), ..DeviceOptions::default() };
-    let device = &Device::open_with(&device.info().name, &options).unwrap();
+    let (device, _lock) = &alone(device);
     let moved = |m| {
         let x = observations(device, &values::<f32>(17, m * 3), m, &Options::default());
         let before = device.traffic();

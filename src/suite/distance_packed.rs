@@ -2,13 +2,14 @@
 
 use super::{
     device_tests,
+    distance::expected,
     packed_case::{codes, upload},
 };
 use crate::{
     Device, Error,
     distance::{
         ColumnPairs::{All, Band, Diagonal},
-        Distances, Metric, Missing, PackedPairs,
+        Distances, Metric, Missing, Options, PackedPairs,
     },
     linalg::{Matrix, Stats},
     openings::assert_refused,
@@ -69,7 +70,7 @@ fn distances(
     pairs.finish().unwrap()
 }
 
-/// Compares distances with the definitions.
+/// Compares distances with the definitions, to the bit: sums of codes are whole numbers.
 fn check(
     result: &Distances,
     codes: &[u8],
@@ -80,50 +81,26 @@ fn check(
     let rows: Vec<&[u8]> =
         codes.chunks(entries).enumerate().filter(|(row, _)| kept(*row)).map(|(_, codes)| codes).collect();
     assert_eq!(result.shared.is_some(), rows.iter().any(|codes| codes.contains(&3)));
-    for i in 0..entries {
-        for j in 0..entries {
-            // Counts how often each pair of codes occurs together.
-            let mut met = [[0u32; 4]; 4];
-            rows.iter().for_each(|row| met[usize::from(row[i])][usize::from(row[j])] += 1);
-            let known = || (0..9u8).map(|both| [both / 3, both % 3]);
-            let sum_of = |term: &dyn Fn(f64, f64) -> f64| -> f64 {
-                let times = |[a, b]: [u8; 2]| f64::from(met[usize::from(a)][usize::from(b)]);
-                known().map(|both| times(both) * term(both[0].into(), both[1].into())).sum()
-            };
-            let shared = sum_of(&|_, _| 1.0);
-            let sum = sum_of(&|a, b| match metric {
-                Metric::CityBlock => (a - b).abs(),
-                Metric::Hamming => f64::from(a != b),
-                Metric::InnerProduct | Metric::Cosine | Metric::Correlation => a * b,
-                _ => (a - b) * (a - b),
-            });
-            let [x, y, xx, yy] =
-                [sum_of(&|a, _| a), sum_of(&|_, b| b), sum_of(&|a, _| a * a), sum_of(&|_, b| b * b)];
-            let all = rows.len() as f64;
-            let scale = match missing {
-                Missing::Rescale if shared == 0.0 => f64::NAN,
-                Missing::Propagate if shared < all => f64::NAN,
-                Missing::Rescale | Missing::RescaleOrZero
-                    if shared > 0.0
-                        && !matches!(metric, Metric::Hamming | Metric::Cosine | Metric::Correlation) =>
-                {
-                    all / shared
-                }
-                _ => 1.0,
-            };
+    let value = |code: u8| if code < 3 { f64::from(code) } else { f64::NAN };
+    let column = |j: usize| rows.iter().map(|row| value(row[j])).collect::<Vec<_>>();
+    let columns: Vec<_> = (0..entries).map(column).collect();
+    let options = Options { missing, ..Options::default() };
+    for (i, x) in columns.iter().enumerate() {
+        for (j, y) in columns.iter().enumerate() {
+            let known = || x.iter().zip(y).filter(|(x, y)| !x.is_nan() && !y.is_nan());
+            let sum = |term: &dyn Fn(f64, f64) -> f64| known().map(|(&x, &y)| term(x, y)).sum::<f64>();
+            let shared = sum(&|_, _| 1.0);
+            let by_definition = expected(metric, x, y, &options);
             let expected = match metric {
-                Metric::Euclidean => (sum * scale).sqrt(),
-                Metric::Hamming => sum / shared.max(1.0) * scale,
-                Metric::Cosine | Metric::Correlation
-                    if shared == 0.0 && missing == Missing::RescaleOrZero =>
-                {
-                    0.0
+                // The documented formula has no means, so that it is one of whole numbers.
+                Metric::Correlation if shared > 0.0 && !by_definition.value.is_nan() => {
+                    let [x, y] = [sum(&|x, _| x), sum(&|_, y| y)];
+                    let of = |xy: f64, x: f64, y: f64| shared * xy - x * y;
+                    let [xx, yy] = [of(sum(&|x, _| x * x), x, x), of(sum(&|_, y| y * y), y, y)];
+                    1.0 - of(sum(&|x, y| x * y), x, y) / (xx * yy).sqrt()
                 }
-                Metric::Cosine => cosine(sum, xx, yy) * scale,
-                Metric::Correlation => {
-                    cosine(shared * sum - x * y, shared * xx - x * x, shared * yy - y * y) * scale
-                }
-                _ => sum * scale,
+                _ if by_definition.squared => by_definition.value.sqrt(),
+                _ => by_definition.value,
             };
             let actual = result.distances.row(i)[j];
             let case = format_args!("{metric:?} {missing:?} {} x {entries}, {i} {j}", rows.len());
@@ -136,11 +113,6 @@ fn check(
             }
         }
     }
-}
-
-/// Returns the cosine distance of whole numbers, rounded as documented.
-fn cosine(part: f64, xx: f64, yy: f64) -> f64 {
-    if xx * yy > 0.0 { 1.0 - part / (xx * yy).sqrt() } else { f64::NAN }
 }
 
 fn all(_: usize) -> bool {
@@ -367,8 +339,10 @@ fn refused(device: &Device) {
         let error = of(64..100, Metric::Hamming).unwrap().finish_columns(&other).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "diagonal", .. }), "{error}");
     }
-    let error = new(Metric::Hamming).unwrap().ones_differ().unwrap_err().to_string();
-    assert!(error.contains("hamming of 0 rows: for cityblock of none so far"), "{error}");
+    assert_refused(
+        new(Metric::Hamming).unwrap().ones_differ(),
+        &["hamming of 0 rows: for cityblock of none so far"],
+    );
     let mut begun = new(Metric::CityBlock).unwrap();
     begun.add(&packed, 0, &[right]).unwrap();
     assert!(begun.ones_differ().unwrap_err().to_string().contains("cityblock of 1 rows"));

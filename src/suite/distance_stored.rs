@@ -1,16 +1,16 @@
 //! Tests of distances of stored matrices, against those of the same matrices on a device.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{data::values, device_tests};
 use crate::{
-    Budget, Cancel, ChunkedArray, Device, Element, Error, MemoryKind, Progress, Run, StoredType, Tensor,
+    Budget, ChunkedArray, Device, Element, Error, MemoryKind, Run, StoredType, Tensor,
     distance::{
         Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
         pairwise_counted, pairwise_stored,
     },
     openings::assert_refused,
-    openings::least,
+    openings::{least, told},
     store::{MemoryArray, Storable},
 };
 
@@ -98,14 +98,10 @@ fn any_budget(device: &Device) {
     let tensor = Tensor::from_slice(device, &x, &[count, features]).unwrap();
     let of = |chunks, metric, host| {
         let x = stored(&x, [count, features], chunks);
-        let first = Arc::new(Mutex::new(None));
-        let sink = Arc::clone(&first);
-        let progress = Progress::new(move |status| {
-            sink.lock().unwrap().get_or_insert(status.rows);
-        });
-        let run = Run { memory: Budget::default().host(host), progress, ..Run::default() };
+        let (run, told) = told(|_| false);
+        let run = run.memory(Budget::default().host(host));
         let found = found(device, [Some(&x), None], metric, &Options::default(), &run).distances;
-        let width = first.lock().unwrap().unwrap();
+        let width = told.lock().unwrap()[0].rows;
         (found, width)
     };
     let mut widths = Vec::new();
@@ -280,14 +276,7 @@ fn nearest_within_any_budget(device: &Device) {
             most = most.max(found.stats.chunks);
         }
         assert!(most > all.stats.chunks || n == 9, "{most} of {n}");
-        let stop = Cancel::default();
-        let told = stop.clone();
-        let progress = Progress::new(move |status| {
-            if status.pass == 1 {
-                told.cancel()
-            }
-        });
-        let stopped = find(&Run::default().memory(budgets[0]).progress(progress).cancel(stop));
+        let stopped = find(&told(|status| status.pass == 1).0.memory(budgets[0]));
         assert!(n < 100 || others.is_some() || matches!(stopped, Err(Error::Cancelled)));
     }
 }
@@ -388,13 +377,12 @@ fn both_passes(device: &Device) {
         }
         let expected =
             pairwise_counted(&tensor(&x), None, Metric::JensenShannon, &options, &Run::default()).unwrap();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let sink = Arc::clone(&told);
-        let progress = Progress::new(move |status| sink.lock().unwrap().push((status.pass, status.rows)));
-        let run = Run { progress, ..Run::default() };
+        let (run, told) = told(|_| false);
         let array = stored(&x, [4, 1500], [4, 400]);
         assert_close(&found(device, [Some(&array), None], Metric::JensenShannon, &options, &run), &expected);
-        assert_eq!(*told.lock().unwrap(), [(0, 1280), (0, 1500), (1, 1280), (1, 1500)]);
+        let told = told.lock().unwrap();
+        let told = told.iter().map(|status| (status.pass, status.rows));
+        assert!(told.eq([(0, 1280), (0, 1500), (1, 1280), (1, 1500)]));
     }
 }
 

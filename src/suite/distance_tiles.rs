@@ -11,13 +11,12 @@ use std::{
 
 use super::{data::values, device_tests};
 use crate::{
-    Budget, Device, Error, MissingChunk, Progress, Run, StoredType, Tensor,
+    Budget, Device, Error, MissingChunk, Run, StoredType, Tensor, assert_err,
     distance::{
         Metric, Missing, Options, condensed, pairwise, pairwise_counted, write_condensed, write_pairwise,
     },
     openings::assert_refused,
-    openings::least,
-    openings::{Puts, files},
+    openings::{Puts, elements, files, least, told},
     store::{
         ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, NpyArray, NpyWriter, WritableStorage,
         ZarrArray,
@@ -37,30 +36,16 @@ fn start(folder: &Path, spec: ArraySpec) -> ArrayWriter {
     ArrayWriter::resume(Arc::new(Folder::new(folder)), "d", spec).unwrap()
 }
 
-/// Returns the bits of an array of up to two axes, in C order.
-fn read(folder: &Path) -> Vec<u64> {
-    let array = ZarrArray::open(folder, "d", MissingChunk::Error).unwrap();
-    let extents =
-        |extents: &[u64]| [extents.first(), extents.get(1)].map(|n| n.copied().unwrap_or(1) as usize);
-    let ([m, n], [height, width]) = (extents(array.shape()), extents(array.chunk_shape()));
-    let mut out = vec![0; m * n];
-    for (row, col) in (0..m).step_by(height).flat_map(|row| (0..n).step_by(width).map(move |col| (row, col)))
-    {
-        let index = [row / height, col / width].map(|i| i as u64);
-        let bytes = array.read_chunk(&index[..array.shape().len()]).unwrap().bytes;
-        let values: Vec<u64> = match array.dtype() {
-            StoredType::F64 | StoredType::U64 => bytemuck::pod_collect_to_vec(&bytes),
-            _ => bytemuck::pod_collect_to_vec::<u8, f32>(&bytes)
-                .into_iter()
-                .map(|x| f64::from(x).to_bits())
-                .collect(),
-        };
-        for (i, values) in values.chunks(width).enumerate().take(m - row) {
-            let width = width.min(n - col);
-            out[(row + i) * n + col..][..width].copy_from_slice(&values[..width]);
-        }
+/// Returns the bits of distances or counts, in C order; those of f32 as f64.
+fn bits_of(array: Arc<dyn ChunkedArray>) -> Vec<u64> {
+    match array.dtype() {
+        StoredType::F64 | StoredType::U64 => elements(array),
+        _ => elements::<f32>(array).into_iter().map(|x| f64::from(x).to_bits()).collect(),
     }
-    out
+}
+
+fn read(folder: &Path) -> Vec<u64> {
+    bits_of(Arc::new(ZarrArray::open(folder, "d", MissingChunk::Error).unwrap()))
 }
 
 fn stored(values: &[f64], dtype: StoredType) -> Vec<u64> {
@@ -99,21 +84,8 @@ fn squares(device: &Device) {
             let path = folder.path().join("d.npy");
             let writer = NpyWriter::create(&path, dtype, &shape).unwrap().tile(&tile);
             write_pairwise(&x, y, metric, &options, &run, (writer, None)).unwrap();
-            let file = NpyArray::open(&path).unwrap();
-            let rows = (0..shape[0].div_ceil(file.chunk_shape()[0]))
-                .map(|i| file.read_chunk(&[i, 0]).unwrap().bytes);
-            let bytes = rows.collect::<Vec<_>>().concat();
-            let values: Vec<u64> = match dtype {
-                StoredType::F64 => bytemuck::pod_collect_to_vec(&bytes),
-                _ => bytemuck::pod_collect_to_vec::<u8, f32>(&bytes)
-                    .into_iter()
-                    .map(|x| f64::from(x).to_bits())
-                    .collect(),
-            };
-            assert!(
-                values[..all.data().len()] == stored(all.data(), dtype),
-                ".npy: {metric} {tile:?} {run:?}"
-            );
+            let file = bits_of(Arc::new(NpyArray::open(&path).unwrap()));
+            assert!(file == stored(all.data(), dtype), ".npy: {metric} {tile:?} {run:?}");
         }
     }
     // One observation has only NaN, and a rule for missing elements is given.
@@ -177,15 +149,10 @@ fn resumed(device: &Device) {
     }
     for steps in 1..6 {
         let folder = tempfile::tempdir().unwrap();
-        let mut run = Run::default();
-        let (cancel, told) = (run.cancel.clone(), AtomicU32::new(0));
-        run.progress = Progress::new(move |status| {
-            assert!(status.rows <= status.total);
-            if told.fetch_add(1, Ordering::Relaxed) + 1 == steps {
-                cancel.cancel();
-            }
-        });
-        assert!(matches!(write(folder.path(), &run), Err(Error::Cancelled)), "{steps}");
+        let tiles = AtomicU32::new(0);
+        let (run, told) = told(move |_| tiles.fetch_add(1, Ordering::Relaxed) + 1 == steps);
+        assert_err!(write(folder.path(), &run), Error::Cancelled);
+        assert!(told.lock().unwrap().iter().all(|status| status.rows <= status.total), "{steps}");
         assert!(files(folder.path()).len() < files(whole.path()).len());
         write(folder.path(), &Run::default()).unwrap();
         assert!(files(folder.path()) == files(whole.path()), "{steps}");

@@ -28,7 +28,7 @@ const SIGMA: [f64; 3] = [0.6, 1.1, 0.8];
 
 fn filtered(device: &Device, x: &[f32], order: [u32; 3], mode: Mode) -> Vec<f32> {
     let x = Tensor::from_slice(device, x, &SHAPE).unwrap();
-    let options = Case { shape: &SHAPE, sigma: &SIGMA, order: &order, mode: &[mode; 3] }.options(device);
+    let options = Case::new(SHAPE, SIGMA, order, [mode; 3]).options(device);
     gaussian::<f32, f32>(&x, SIGMA, &options).unwrap().read().unwrap()
 }
 
@@ -119,7 +119,8 @@ fn not_finite_at_the_ends(device: &Device) {
     const SHAPE: [u64; 3] = [4, 6, 9];
     const RADIUS: [i64; 3] = [1, 2, 3];
     let places = || (0..4u64).flat_map(|z| (0..6).flat_map(move |y| (0..9).map(move |x| [z, y, x])));
-    for (mode, bad) in MODES.into_iter().flat_map(|mode| [(mode, f32::NAN), (mode, f32::INFINITY)]) {
+    let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    for (mode, bad) in MODES.into_iter().flat_map(|mode| all.map(|bad| (mode, bad))) {
         for at in [[0, 0, 0], [3, 5, 8], [0, 3, 8], [1, 2, 4]] {
             let x: Vec<f32> = places().map(|place| if place == at { bad } else { 1.0 }).collect();
             let x = Tensor::from_slice(device, &x, &SHAPE).unwrap();
@@ -152,7 +153,7 @@ fn compare<const N: usize, B: Fn(&Reference) -> f64>(
     let tx = Tensor::from_slice(device, x, &shape).unwrap();
     for (sigma, &order) in sigmas.into_iter().flat_map(|sigma| orders.iter().map(move |order| (sigma, order)))
     {
-        let case = Case { shape: &shape, sigma: &[sigma; N], order: &order, mode: &[Mode::Reflect; N] };
+        let case = Case::new(shape, [sigma; N], order, [Mode::Reflect; N]);
         let options = GaussianOptions { order: order.into(), ..GaussianOptions::default() };
         let out: Tensor<f32> = gaussian(&tx, sigma, &options).unwrap();
         let exact = case.oracle(x);
@@ -237,9 +238,8 @@ fn differences_beyond_the_type(device: &Device) {
     let x = beyond(&shape);
     let tx = Tensor::from_slice(device, &x, &shape).unwrap();
     let out: Tensor<f32> = gaussian_laplace(&tx, 3.3, &GaussianOptions::default()).unwrap();
-    let [down, across] = [[2, 0], [0, 2]].map(|order| {
-        Case { shape: &shape, sigma: &[3.3; 2], order: &order, mode: &[Mode::Reflect; 2] }.oracle(&x)
-    });
+    let [down, across] =
+        [[2, 0], [0, 2]].map(|order| Case::new(shape, [3.3; 2], order, [Mode::Reflect; 2]).oracle(&x));
     for ((out, down), across) in out.read().unwrap().into_iter().zip(down).zip(across) {
         let off = (f64::from(out) - down.value - across.value).abs();
         assert!(

@@ -1,5 +1,7 @@
 //! Tests of every operation on every device, against the same f64 oracles.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 mod bits;
 mod block_sum;
 #[cfg(feature = "zarr")]
@@ -63,10 +65,18 @@ mod transpose;
 
 #[cfg(feature = "wgpu")]
 use crate::openings::application_device;
-use crate::{Device, device_tests, openings::cpu};
+use crate::{Device, DeviceOptions, device_tests, openings::cpu};
 
 /// Returns the number of workgroups on a grid's axis of a device with low limits. Other devices test their larger grid once, by sums of rows, since
 /// every operation divides its work by the same limit.
 fn low_groups_per_axis(device: &Device) -> Option<u64> {
     Some(u64::from(device.limits().groups_per_axis)).filter(|&axis| axis <= 1024)
+}
+
+/// Opens the same hardware again, so that no other test adds to its counters. The caller holds the lock meanwhile.
+fn alone(device: &Device) -> (Device, MutexGuard<'static, ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let lock = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = DeviceOptions { threads: Some(3), ..DeviceOptions::default() };
+    (Device::open_with(&device.info().name, &options).unwrap(), lock)
 }

@@ -7,10 +7,11 @@ use super::{
     packed_case::{packed_words, upload},
 };
 use crate::{
-    Backend, Budget, Cancel, Device, DeviceOptions, Error, Progress, Result, Run, Status, Tensor, assert_err,
+    Backend, Budget, Device, DeviceOptions, Error, Result, Run, Status, Tensor, assert_err,
     kernel::Grid,
     kernels::packed_uniform::{self as uniform, PACKED_UNIFORM},
-    linalg::{LinearMap, Matrix, Pass, SvdOptions, host, left_vectors, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
+    openings::told,
     packed::{Entries, PackedMatrix, Panel, PanelMap, PanelSink, product::PackedProduct, row_words},
     random::{gaussian, philox},
 };
@@ -19,7 +20,7 @@ device_tests! {
     entries_are_the_oracles, words_between_digits, panels_change_nothing, products_are_close, no_rows, refused_arguments,
     refused_rows, rows_have_means_and_factors, larger_than_memory, rows_beyond_a_binding, cancelled_between_panels,
     cancelled_while_made, beyond_the_budget;
-    steps_and_groups_change_nothing, pushed_rows_are_the_same, the_place_changes_nothing, values_and_vectors,
+    steps_and_groups_change_nothing, pushed_rows_are_the_same, the_place_changes_nothing,
 }
 
 /// (rows, columns) around words of 16 codes, blocks of four words, and launches.
@@ -270,35 +271,6 @@ fn products_are_close(device: &Device) {
     }
 }
 
-fn values_and_vectors(device: &Device) {
-    for (rows, columns) in [(1, 1), (3, 2), (2, 70), (64, 64), (65, 20), (1500, 63)] {
-        let a = dense(&oracle(rows, columns, 7), columns);
-        let (_, values, _) = host::singular("test", a.as_ref()).unwrap();
-        let matrix = random(device, rows, columns, 7).unwrap();
-        let k = 10.min(rows.min(columns) as usize);
-        let found = randomized_svd(&matrix, k, &SvdOptions::default(), &Run::default()).unwrap();
-        assert!(found.is_converged(), "{rows} x {columns}: {:?}", found.residuals);
-        let image = host::product(a.as_ref(), found.v.as_faer());
-        let mut rows_done = 0;
-        left_vectors(&matrix, &found, &Run::default(), &mut |first, u| {
-            rows_done += u.rows() as u64;
-            for (i, j) in (0..u.rows()).flat_map(|i| (0..k).map(move |j| (i, j))) {
-                let error = (u.row(i)[j] * found.s[j] - image[(first as usize + i, j)]).abs();
-                assert!(error <= 1e-5 * found.s[0], "{rows} x {columns}, u {i} {j}: {error:.2e}");
-            }
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(rows_done, rows);
-        for (s, expected) in found.s.iter().zip(&values) {
-            let close = (s - expected).abs() <= 1e-5 * expected + 1e-3 * values[0] * f64::from(*s == 0.0);
-            assert!(close, "{rows} x {columns}: {s} is not {expected}");
-        }
-        let reference = random(cpu(), rows, columns, 7).unwrap();
-        assert_eq!(randomized_svd(&reference, k, &SvdOptions::default(), &Run::default()).unwrap(), found);
-    }
-}
-
 fn no_rows(device: &Device) {
     let run = Run::default();
     let mut matrix = PackedMatrix::new(device, 5).unwrap();
@@ -387,30 +359,21 @@ const MOST: u64 = 300_000;
 
 fn cancelled_between_panels(device: &Device) {
     let matrix = PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30, &Run::default()).unwrap();
-    let cancel = Cancel::default();
-    let flag = cancel.clone();
-    let progress = Progress::new(move |status: Status| {
-        assert!([30, 60].contains(&status.rows), "row {} was reached", status.rows);
-        if status.rows == 60 {
-            flag.cancel();
-        }
-    });
-    let run = Run { cancel, progress, memory: Budget::default() };
-    assert!(matches!(matrix.apply_normal(&operand(64, 2), &pass(&run)), Err(Error::Cancelled)));
+    let (run, told) = told(|status| status.rows == 60);
+    assert_err!(matrix.apply_normal(&operand(64, 2), &pass(&run)), Error::Cancelled);
+    assert!(told.lock().unwrap().iter().map(|status| status.rows).eq([30, 60]));
 }
 
 fn cancelled_while_made(device: &Device) {
-    let cancel = Cancel::default();
-    let flag = cancel.clone();
-    let progress = Progress::new(move |status: Status| {
-        assert_eq!(status.total, 100);
-        assert!([0, 30, 60].contains(&status.rows), "row {} was reached", status.rows);
-        if status.rows == 60 {
-            flag.cancel();
-        }
-    });
-    let run = Run { cancel, progress, memory: Budget::default() };
+    let (run, told) = told(|status| status.rows == 60);
     assert_err!(PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30, &run), Error::Cancelled);
+    assert!(
+        told.lock()
+            .unwrap()
+            .iter()
+            .map(|status| (status.rows, status.total))
+            .eq([0, 30, 60].map(|rows| (rows, 100)))
+    );
     assert!(matches!(PackedMatrix::random(device, 1, 1, 0, &run), Err(Error::Cancelled)));
 }
 

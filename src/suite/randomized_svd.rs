@@ -1,18 +1,15 @@
 //! Tests of randomized decomposition over maps: passes, stopping, restarts, signs and every error.
 
-use std::{
-    cell::Cell,
-    sync::{Arc, Mutex},
-};
+use std::{cell::Cell, sync::Arc};
 
 use faer::Mat;
 
 use super::{device_tests, spectrum::*};
 use crate::{
-    Budget, Cancel, Device, Error, MemoryKind, Progress, Result, Run, Tensor, assert_err,
-    linalg::{LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, host, randomized_svd},
+    Budget, Device, Error, MemoryKind, Result, Run, Tensor, assert_err,
+    linalg::{LinearMap, Matrix, Pass, RightSvd, Stop, SvdOptions, host, randomized_svd},
     openings::assert_refused,
-    openings::least,
+    openings::{least, told},
     random::gaussian,
     store::MemoryArray,
     stream::StoredMatrix,
@@ -32,7 +29,7 @@ device_tests!(
     restarts_reach_the_same,
     least_memory_of_a_stored_matrix,
     wide_types,
-    signs_follow_their_rules,
+
     seeds_agree_and_runs_are_equal,
 );
 
@@ -217,27 +214,6 @@ fn least_memory_of_a_stored_matrix(dev: &Device) {
     }
 }
 
-fn signs_follow_their_rules(dev: &Device) {
-    let a = with_spectrum(300, 40, &geometric(40, 30.0), 3);
-    let x = upload::<f32>(dev, a.as_ref());
-    let with = |sign| solve(&x, 4, &SvdOptions { sign, ..SvdOptions::default() });
-    let [stable, dask, by_u, by_v, none] =
-        [SignRule::Stable, SignRule::DaskSum, SignRule::MaxAbsU, SignRule::MaxAbsV, SignRule::None].map(with);
-    let largest = |x: Vec<f64>| x.into_iter().max_by(|x, y| x.abs().total_cmp(&y.abs())).unwrap();
-    let u = host::product(a.as_ref(), by_u.v.as_faer());
-    for j in 0..4 {
-        let column: Vec<f64> = stable.v.column(j).collect();
-        let most = column.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-        assert!(*column.iter().find(|x| x.abs() >= 0.999 * most).unwrap() > 0.0);
-        // dask's `svd_flip` multiplies by 1 if the sum of v is at least 0, otherwise by -1.
-        let flip = if none.v.column(j).sum::<f64>() >= 0.0 { 1.0 } else { -1.0 };
-        assert!(dask.v.column(j).zip(none.v.column(j)).all(|(dask, none)| dask == flip * none));
-        assert!(largest(by_v.v.column(j).collect()) > 0.0);
-        assert!(largest(u.col(j).iter().copied().collect()) > 0.0);
-    }
-    assert_eq!(by_u.passes, none.passes + 1);
-}
-
 fn bad_arguments_are_named(dev: &Device) {
     let x = upload::<f32>(dev, random(20, 6, 1).as_ref());
     let fails = |k: usize, options: &SvdOptions| match randomized_svd(&x, k, options, &Run::default()) {
@@ -301,26 +277,21 @@ fn bad_products_are_named(dev: &Device) {
     assert_refused(randomized_svd(&large, 2, &SvdOptions::default(), &Run::default()), &["overflow"]);
 }
 
+/// The call ends in the pass in which it is cancelled, whether the matrix is resident or stored.
 fn cancelled_between_blocks(dev: &Device) {
     let x = upload::<f32>(dev, random(5000, 20, 1).as_ref());
-    let cancel = Cancel::default();
-    let flag = cancel.clone();
-    let progress = Progress::new(move |status| {
-        assert!(status.pass < 2, "went on after it was cancelled");
-        if status.pass == 1 {
-            flag.cancel();
-        }
-    });
-    let run = Run { cancel, progress, ..Run::default() };
-    assert_err!(randomized_svd(&x, 3, &stop(Stop::PowerIterations(5)), &run), Error::Cancelled);
+    let array = MemoryArray::new("x", &x.read().unwrap(), &[5000, 20], &[50, 20]).unwrap();
+    let stored = StoredMatrix::new(vec![Arc::new(array)], dev).unwrap();
+    for map in [&x as &dyn LinearMap, &stored] {
+        let (run, told) = told(|status| status.pass == 1);
+        assert_err!(randomized_svd(map, 3, &stop(Stop::PowerIterations(5)), &run), Error::Cancelled);
+        assert_eq!(told.lock().unwrap().last().map(|status| status.pass), Some(1));
+    }
 }
 
 fn progress_counts_up(dev: &Device) {
     let x = upload::<f32>(dev, with_spectrum(3000, 100, &flat(100), 1).as_ref());
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let list = told.clone();
-    let progress = Progress::new(move |status| list.lock().unwrap().push(status));
-    let run = Run { progress, ..Run::default() };
+    let (run, told) = told(|_| false);
     let found = randomized_svd(&x, 2, &stop(Stop::PowerIterations(1)), &run).unwrap();
     let told = told.lock().unwrap();
     assert_eq!(told.len() as u32, 3 * found.passes);

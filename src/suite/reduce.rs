@@ -14,7 +14,7 @@ use crate::{
 };
 
 device_tests! {
-    rows_of_every_type, columns_of_every_type, sizes_around_the_blocks, nan_and_infinity_are_bad,
+    every_type, sizes_around_the_blocks, nan_and_infinity_are_bad,
     negative_is_missing, bytes_are_exact, two_runs_are_equal, empty,
     many_columns, f64_stays_f64, wrong_shape;
     past_the_largest_grid,
@@ -61,28 +61,17 @@ fn columns_of<T: Element>(x: &[T], cols: u64) -> Vec<Vec<T>> {
     (0..cols).map(|col| x.iter().skip(col).step_by(cols).copied().collect()).collect()
 }
 
-fn check_rows<T: Sample>(device: &Device, rows: u64, cols: u64) {
+fn check_both<T: Sample>(device: &Device, rows: u64, cols: u64) {
     let (x, tx) = matrix::<T>(device, 20, rows, cols);
     check("rows", &row_stats(&tx).unwrap(), &rows_of(&x, cols), false);
-}
-
-fn check_columns<T: Sample>(device: &Device, rows: u64, cols: u64) {
-    let (x, tx) = matrix::<T>(device, 21, rows, cols);
     check("columns", &column_stats(&tx).unwrap(), &columns_of(&x, cols), false);
 }
 
-fn rows_of_every_type(device: &Device) {
+fn every_type(device: &Device) {
     fn with<T: Sample>(device: &Device) {
-        check_rows::<T>(device, 3, 1100);
-        check_rows::<T>(device, 65, 5);
-    }
-    for_each_type!(with(device));
-}
-
-fn columns_of_every_type(device: &Device) {
-    fn with<T: Sample>(device: &Device) {
-        check_columns::<T>(device, 1100, 3);
-        check_columns::<T>(device, 5, 65);
+        for (rows, cols) in [(3, 1100), (65, 5), (1100, 3), (5, 65)] {
+            check_both::<T>(device, rows, cols);
+        }
     }
     for_each_type!(with(device));
 }
@@ -90,10 +79,10 @@ fn columns_of_every_type(device: &Device) {
 fn sizes_around_the_blocks(device: &Device) {
     for n in [1, 63, 64, 65, 1023, 1024, 1025, 2051] {
         for lines in [1, 2, 15] {
-            check_rows::<f32>(device, lines, n);
-            check_columns::<f32>(device, n, lines);
-            check_rows::<i8>(device, lines, n);
-            check_columns::<i8>(device, n, lines);
+            for (rows, cols) in [(lines, n), (n, lines)] {
+                check_both::<f32>(device, rows, cols);
+                check_both::<i8>(device, rows, cols);
+            }
         }
     }
 }

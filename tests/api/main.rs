@@ -8,7 +8,6 @@
 
 #[cfg(feature = "zarr")]
 mod bucket;
-mod calls;
 mod own_kernel;
 mod programs;
 mod stores;

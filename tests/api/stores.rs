@@ -3,10 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use teatime::{
-    ChunkedArray, DecodedChunk, Device, DeviceOptions, Error, FetchedChunk, Result, Run, Status, StoredType,
-    Tensor,
+    ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, Run, StoredType, Tensor,
     distance::{Metric, Options, pairwise, pairwise_stored},
-    linalg::{LinearMap, Matrix, Pass, SvdOptions, randomized_svd},
+    linalg::{LinearMap, SvdOptions, randomized_svd},
     store::MemoryArray,
     stream::StoredMatrix,
 };
@@ -21,11 +20,10 @@ use teatime::{
 use super::bucket::Bucket;
 use super::devices;
 
-/// Elements that a formula gives, in chunks of 7 x 4; chunk [2, 0] can be made invalid.
+/// Elements that a formula gives, in chunks of 7 x 4.
 #[derive(Debug)]
 struct Formula {
     shape: [u64; 2],
-    bad: bool,
 }
 
 impl Formula {
@@ -57,9 +55,6 @@ impl ChunkedArray for Formula {
     }
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-        if self.bad && *index == [2, 0] {
-            return Err(Error::chunk(self.name(), index, "out of ideas"));
-        }
         let [i, j] = [7 * index[0], 4 * index[1]];
         let values = (i..i + 7).flat_map(|i| (j..j + 4).map(move |j| Self::value(i, j)));
         let bytes: Vec<u8> = values.flat_map(i16::to_ne_bytes).collect();
@@ -70,7 +65,7 @@ impl ChunkedArray for Formula {
 #[test]
 fn a_computed_array_is_taken_as_any_other() {
     for device in devices() {
-        let formula = Formula { shape: [30, 10], bad: false };
+        let formula = Formula { shape: [30, 10] };
         let resident = Tensor::from_slice(&device, &formula.values(), &[30, 10]).unwrap();
         let wide: Vec<f32> = formula.values().into_iter().map(f32::from).collect();
         let wide = Tensor::from_slice(&device, &wide, &[30, 10]).unwrap();
@@ -83,42 +78,6 @@ fn a_computed_array_is_taken_as_any_other() {
         let [stored, expected] = [&matrix as &dyn LinearMap, &wide]
             .map(|map| randomized_svd(map, 3, &SvdOptions::default(), &run).unwrap());
         assert_eq!(stored, expected, "{device:?}");
-    }
-}
-
-/// The shape of a matrix fixes its blocks: for any chunks and threads, the sums have the same bits.
-#[test]
-fn a_stored_matrix_of_several_blocks_is_its_tensor() {
-    let shape = [3 * 1024 + 5, 10];
-    let one = DeviceOptions::default().threads(1);
-    let cpus = [Device::open_with("cpu", &one).unwrap(), Device::cpu()];
-    let mut first = None;
-    for device in devices().into_iter().chain(cpus) {
-        let formula = Formula { shape, bad: false };
-        let wide: Vec<f32> = formula.values().into_iter().map(f32::from).collect();
-        let resident = Tensor::from_slice(&device, &wide, &shape).unwrap();
-        let stored = StoredMatrix::new(vec![Arc::new(formula)], &device).unwrap();
-        let thin = Matrix::from_vec((0..20).map(f64::from).collect(), 10, 2).unwrap();
-        let run = Run::default();
-        let pass = Pass::new(&run, Status::new(0, 1, shape[0]));
-        let found = stored.apply_normal(&thin, &pass).unwrap();
-        assert_eq!(found, resident.apply_normal(&thin, &pass).unwrap(), "{device:?}");
-        if device.shares_host_memory() {
-            assert_eq!(first.get_or_insert_with(|| found.clone()), &found, "{device:?}");
-        }
-    }
-}
-
-#[test]
-fn what_an_array_reports_comes_back() {
-    for device in devices() {
-        let array: Arc<dyn ChunkedArray> = Arc::new(Formula { shape: [30, 10], bad: true });
-        let (options, run) = (Options::default(), Run::default());
-        let error = pairwise_stored(&array, None, Metric::CityBlock, &options, &device, &run).unwrap_err();
-        assert_eq!(error.to_string(), "formula: chunk [2, 0]: out of ideas");
-        let matrix = StoredMatrix::new(vec![array], &device).unwrap();
-        let error = randomized_svd(&matrix, 3, &SvdOptions::default(), &run).unwrap_err();
-        assert_eq!(error.to_string(), "formula: chunk [2, 0]: out of ideas");
     }
 }
 
@@ -187,7 +146,7 @@ fn a_zarr_array_lives_in_a_bucket() {
             let storage: Arc<dyn Storage> = bucket.clone();
             Ok(Arc::new(ZarrArray::open_in(&storage, path, MissingChunk::Error)?))
         };
-        let formula: Arc<dyn ChunkedArray> = Arc::new(Formula { shape: [30, 10], bad: false });
+        let formula: Arc<dyn ChunkedArray> = Arc::new(Formula { shape: [30, 10] });
         let compression = Compression::Zstd { level: 1 };
         let begin = |path: &'static str| {
             let spec = ArraySpec::new(StoredType::F32, &[30, 10], &[8, 10]).compression(compression);
@@ -199,7 +158,7 @@ fn a_zarr_array_lives_in_a_bucket() {
         write_gaussian(&once, 1.5, &options, &device, &run, |_| begin("image/twice")).unwrap();
         assert!(bucket.list("image").unwrap().contains(&"twice".to_owned()));
 
-        let values = Formula { shape: [30, 10], bad: false }.values();
+        let values = Formula { shape: [30, 10] }.values();
         let x = Tensor::from_slice(&device, &values, &[30, 10]).unwrap();
         let expected: Tensor<f32> = gaussian(&x, 1.5, &options).unwrap();
         let expected: Tensor<f32> = gaussian(&expected, 1.5, &options).unwrap();

@@ -134,30 +134,6 @@ fn another_input() {
     scratch.refused("blur in.zarr out.zarr --sigma 0.5 --resume", 1, &["another job"]);
 }
 
-/// A path in an image's metadata that begins with `/` is relative to the image, even if such a folder exists elsewhere.
-#[test]
-fn another_level() {
-    let scratch = Scratch::new();
-    image(&scratch.join("in.zarr"));
-    let decoy = scratch.join("decoy");
-    fs::create_dir(&decoy).unwrap();
-    let level = scratch.join("in.zarr").join(decoy.strip_prefix("/").unwrap());
-    fs::create_dir_all(level.parent().unwrap()).unwrap();
-    fs::rename(scratch.join("in.zarr/0"), &level).unwrap();
-    let mut metadata = scratch.json("in.zarr/zarr.json");
-    let mut named = |path: &str| {
-        metadata["attributes"]["ome"]["multiscales"][0]["datasets"][0]["path"] = path.into();
-        scratch.write("in.zarr/zarr.json", metadata.to_string());
-    };
-    named(&decoy.display().to_string());
-    scratch.ok("blur in.zarr out.zarr --sigma 0.5 --resume");
-    fs::copy(level.join("c/0/1"), level.join("c/0/0")).unwrap();
-    scratch.refused("blur in.zarr out.zarr --sigma 0.5 --resume", 1, &["another job"]);
-    named("../decoy");
-    let said = "datasets[0].path` is \"../decoy\"";
-    scratch.refused("blur in.zarr other.zarr --sigma 0.5 --resume", 1, &[said]);
-}
-
 /// A change of the input during the run is detected at the end, and no result is kept.
 #[test]
 fn changed_meanwhile() {

@@ -1,8 +1,6 @@
 //! Tests of the matching of genotypes' variants with the variants of a reference.
 
-use std::sync::{Arc, Mutex};
-
-use teatime::Progress;
+use teatime::openings;
 
 use super::*;
 use crate::{
@@ -433,13 +431,11 @@ impl VariantSource for Nowhere {
 fn ids_need_no_positions_and_progress_is_told() {
     let source = Nowhere((0..5000).map(|id| variant(&id.to_string(), (".", 0, "A", "C"))).collect());
     let genotypes = memory(&[0i8; 5000], &[5000, 1], &[5000, 1]);
-    let (told, device) = (Arc::new(Mutex::new(Vec::new())), Device::cpu());
-    let tell = told.clone();
-    let run = Run::default().progress(Progress::new(move |status| tell.lock().unwrap().push(status.rows)));
+    let ((run, statuses), device) = (openings::told(|_| false), Device::cpu());
     let index = VariantIndex::of_genotypes(MatchBy::Id, &genotypes, &[&source], &run).unwrap();
     let found = index.matches(&genotypes, &[&source], None, &device, &run).unwrap();
     assert_eq!(found.matches, (0..5000).map(SAME).collect::<Vec<_>>());
-    assert_eq!(*told.lock().unwrap(), [4096, 5000, 4096, 5000]);
+    assert!(statuses.lock().unwrap().iter().map(|status| status.rows).eq([4096, 5000, 4096, 5000]));
 }
 
 /// plink 1.9 writes new samples without the names of alleles that none of them carries. Scores of the matched variants are another tool's,

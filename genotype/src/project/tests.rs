@@ -4,12 +4,12 @@ mod refused;
 
 use std::sync::Arc;
 
-use teatime::{Device, DeviceOptions, Error, Result, Run, assert_err, openings::least, store::MemoryArray};
+use teatime::{Device, DeviceOptions, Result, Run, openings::least, store::MemoryArray};
 
 use super::*;
 use crate::{
     Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project,
-    tests::{assert_refused, changes_no_bit, memory, random_dosages, score_bits},
+    tests::{changes_no_bit, memory, random_dosages, score_bits},
     to_usize,
 };
 
@@ -42,6 +42,8 @@ fn fit(genotypes: &Genotypes, scaler: Scaler, components: usize) -> Fit {
     let mut matches = vec![None; to_usize(genotypes.variants())];
     loadings(genotypes, &device, &pca, &options, &run, &mut |row| {
         matches[to_usize(row.variant)] = Some(Match::Same(u32::try_from(reference.len()).unwrap()));
+        let shift = if scaler == Scaler::None { 0.0 } else { genotypes.ploidy() as f64 * row.frequency };
+        assert!((row.shift - shift).abs() < 1e-12, "{scaler:?}: {} of {}", row.shift, row.frequency);
         reference.push(row.frequency, row.shift, row.scale, row.loadings)
     })
     .unwrap();
@@ -169,19 +171,6 @@ fn least_squares_of_all_calls_are_the_sums() {
     }
 }
 
-/// The sums of a sample with all calls equal its least-squares scores only if loadings are orthonormal.
-#[test]
-fn least_squares_of_loadings_that_are_not_orthonormal() {
-    let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 1).unwrap();
-    [0.5, 0.25].iter().for_each(|loading| reference.push(0.5, 1.0, 0.5, &[*loading]).unwrap());
-    let (matches, run) = ([0, 1].map(|row| Some(Match::Same(row))), Run::default());
-    let (new, method) = (rows(&[2, 0], 1), ProjectMethod::LeastSquares);
-    let projection = project(&new, &Device::cpu(), &reference, &matches, method, &run).unwrap();
-    // The standardised dosages are 2 and -2.
-    let expected = (0.5 * 2.0 - 0.25 * 2.0) / (0.5 * 0.5 + 0.25 * 0.25);
-    assert_close(projection.scores.data(), &[expected], 1e-7);
-}
-
 #[test]
 fn what_calls_do_not_determine_is_nan() {
     let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 3).unwrap();
@@ -200,15 +189,6 @@ fn what_calls_do_not_determine_is_nan() {
     assert!(projection.scores.data()[3..].iter().all(|score| score.is_nan()), "{:?}", projection.scores);
     let mean = project(&new, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run).unwrap();
     assert!(mean.undetermined == 0 && mean.scores.data().iter().all(|score| score.is_finite()));
-}
-
-#[test]
-fn missing_calls_are_the_references_mean() {
-    let dosages = dosages(200, 12);
-    let Fit { reference, matches, .. } = fit(&rows(&dosages, 12), Scaler::Patterson, K);
-    let projection = run_on_cpu(&rows(&[-1; 200 * 3], 3), &reference, &matches).unwrap();
-    assert_eq!(projection.scores.data(), [0.0; 3 * K]);
-    assert_eq!((projection.missing_calls, projection.called), (3 * projection.used, vec![0; 3]));
 }
 
 #[test]

@@ -2,4 +2,3 @@
 
 mod grm;
 mod project;
-mod residency;

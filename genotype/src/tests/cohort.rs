@@ -7,7 +7,7 @@ use teatime::{
     store::Folder,
 };
 
-use super::{refused::Changing, *};
+use super::{refused::changing, *};
 use crate::{
     pair_sums::PairAccumulator,
     reader::{Reader, Reading},
@@ -187,6 +187,17 @@ fn where_genotypes_are_changes_no_bit() {
             let left = cohort.leave_device(Default::default()).unwrap();
             assert_eq!(left, residency != Residency::Store);
         }
+        // Budgets decide where they are. Two panels of one block fit the larger one, but not all variants.
+        let within = |on_device| {
+            let memory = Budget::default().host(1 << 30).device(on_device);
+            pca(&genotypes, &device, &components, &Run::default().memory(memory))
+        };
+        let Err(Error::Budget { minimum, .. }) = within(1) else { panic!("a byte should not do") };
+        for (budget, residency) in [(minimum + 280_000, Residency::Host), (minimum, Residency::Store)] {
+            let found = within(budget).unwrap();
+            assert_eq!((found.residency, bits(&found)), (residency, bits(&expected)));
+            assert!(!found.residency_reason.is_empty());
+        }
         // The store is read once to load, and once for each pass: three for the components, and one for each of three other results.
         assert_eq!(cohort.passes_over_store(), 1 + 3 + 3);
     }
@@ -247,9 +258,7 @@ fn a_change_before_a_pass_that_was_not_wanted_is_named() {
     let mut after = before.clone();
     let at = after.iter().rposition(|x| *x == 0).unwrap();
     after[at] = 2;
-    let array = |dosages: &[i8]| MemoryArray::new("same", dosages, &[9000, 60], &[500, 60]).unwrap();
-    let changing = Changing { arrays: [&before, &after].map(|dosages| array(dosages)), left: 18.into() };
-    let genotypes = Genotypes::new(vec![Arc::new(changing)]).unwrap();
+    let genotypes = Genotypes::new(vec![Arc::new(changing(&before, &after, 18))]).unwrap();
     let (device, run) = (Device::cpu(), Run::default());
     let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&options(1)), &run).unwrap();
     let error = assert_err!(cohort.grm(&GrmOptions::default(), &run), Error::Store { .. });

@@ -1,6 +1,6 @@
 //! Tests of calls of several ploidies in one array.
 
-use super::{refused::Broken, *};
+use super::{refused::broken, *};
 
 const SHAPE: [u64; 3] = [300, 20, 3];
 
@@ -138,14 +138,16 @@ fn what_has_no_other_ploidy_is_refused() {
     stopped.cancel.cancel();
     assert!(matches!(call_ploidies(&genotypes, &device, &stopped), Err(Error::Cancelled)));
     let array = MemoryArray::new("broken", &wide, &SHAPE, &[50, 20, 3]).unwrap();
-    let broken = Genotypes::new(vec![Arc::new(Broken(array, |i| i[0] == 4, false))]).unwrap();
-    assert!(matches!(call_ploidies(&broken, &device, &Run::default()), Err(Error::Chunk { .. })));
-    let chunk = broken.with_ploidy(2).unwrap();
+    let torn = Genotypes::new(vec![Arc::new(broken(array, |i| i[0] == 4, false))]).unwrap();
+    assert!(matches!(call_ploidies(&torn, &device, &Run::default()), Err(Error::Chunk { .. })));
+    let chunk = torn.with_ploidy(2).unwrap();
     assert!(matches!(chunk.arrays()[0].read_chunk(&[4, 0, 0]), Err(Error::Chunk { .. })));
     assert!(matches!(chunk.arrays()[0].read_chunk(&[0, 0, 1]), Err(Error::Chunk { .. })));
 
     wide[(40 * 20 + 3) * 3 + 1] = -7;
     let bad = memory(&wide, &SHAPE, &[50, 20, 3]).with_ploidy(2).unwrap();
-    let error = pca(&bad, &device, &options(1), &Run::default()).unwrap_err().to_string();
-    assert!(error.contains("variant 40, sample 3: -7 is no allele"), "{error}");
+    assert_refused(
+        pca(&bad, &device, &options(1), &Run::default()),
+        &["variant 40, sample 3: -7 is no allele"],
+    );
 }

@@ -2,99 +2,55 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use teatime::{DecodedChunk, FetchedChunk, Result, StoredType, assert_err};
+use teatime::{Result, assert_err, openings::Hooked};
 
 use super::*;
 
+/// Returns dosages of a claimed shape, which nobody may read.
+fn claiming(shape: [u64; 2]) -> Genotypes {
+    Genotypes::new(vec![Arc::new(Hooked::claiming::<i8>(&shape, &[1, 1024]))]).unwrap()
+}
+
 #[test]
 fn absurd_numbers_of_chunks_are_refused() {
-    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, false);
-    let array = Arc::new(array);
-    for claimed in [[1 << 33, 2], [2, 1 << 33]] {
-        let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::clone(&array), claimed))]).unwrap();
-        assert_err!(pca(&genotypes, &Device::cpu(), &options(1), &Run::default()), Error::Store { .. });
+    for shape in [[1 << 33, 2], [2, 1 << 33]] {
+        assert_err!(pca(&claiming(shape), &Device::cpu(), &options(1), &Run::default()), Error::Store { .. });
     }
 }
 
 /// Exact sums in 32-bit integers limit the number of samples; more are refused before anything is read.
 #[test]
 fn more_samples_than_exact_sums_hold_are_refused() {
-    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
-    let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 23]))]).unwrap();
-    let error = pca(&genotypes, &Device::cpu(), &options(1), &Run::default());
+    let error = pca(&claiming([2, 1 << 23]), &Device::cpu(), &options(1), &Run::default());
     let Err(Error::Limit { requested, max, .. }) = error else { panic!("{error:?}") };
     assert_eq!((requested, max), (1 << 23, (1 << 23) - 1));
 }
 
-/// An array that claims more rows or columns than it has.
-#[derive(Debug)]
-struct Claims(Arc<Broken>, [u64; 2]);
-
-impl ChunkedArray for Claims {
-    fn name(&self) -> &str {
-        "claims"
-    }
-    fn shape(&self) -> &[u64] {
-        &self.1
-    }
-    fn chunk_shape(&self) -> &[u64] {
-        &[1, 1024]
-    }
-    fn dtype(&self) -> StoredType {
-        self.0.dtype()
-    }
-    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-        self.0.read_chunk(index)
-    }
+/// Returns an array with some unreadable chunks. If `panics` is true, reading such a chunk panics.
+pub(super) fn broken(
+    array: MemoryArray,
+    is_broken: impl Fn(&[u64]) -> bool + Send + Sync + 'static,
+    panics: bool,
+) -> Hooked {
+    Hooked::new(array, move |array, index, fetched| {
+        assert!(!(panics && is_broken(index)), "a decoder's own fault");
+        if is_broken(index) {
+            Err(Error::chunk("broken", index, "torn"))
+        } else {
+            array.decode(index, fetched)
+        }
+    })
 }
 
-/// An array with some unreadable chunks. If the last field is true, reading such a chunk panics.
-#[derive(Debug)]
-pub(super) struct Broken(pub(super) MemoryArray, pub(super) fn(&[u64]) -> bool, pub(super) bool);
-
-impl ChunkedArray for Broken {
-    fn name(&self) -> &str {
-        "broken"
-    }
-    fn shape(&self) -> &[u64] {
-        self.0.shape()
-    }
-    fn chunk_shape(&self) -> &[u64] {
-        self.0.chunk_shape()
-    }
-    fn dtype(&self) -> StoredType {
-        self.0.dtype()
-    }
-    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-        assert!(!(self.2 && (self.1)(index)), "a decoder's own fault");
-        if (self.1)(index) { Err(Error::chunk("broken", index, "torn")) } else { self.0.read_chunk(index) }
-    }
-}
-
-/// An array that has other values after a number of reads.
-#[derive(Debug)]
-pub(super) struct Changing {
-    pub(super) arrays: [MemoryArray; 2],
-    pub(super) left: AtomicU32,
-}
-
-impl ChunkedArray for Changing {
-    fn name(&self) -> &str {
-        "changing"
-    }
-    fn shape(&self) -> &[u64] {
-        self.arrays[0].shape()
-    }
-    fn chunk_shape(&self) -> &[u64] {
-        self.arrays[0].chunk_shape()
-    }
-    fn dtype(&self) -> StoredType {
-        self.arrays[0].dtype()
-    }
-    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-        let left = self.left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(1)));
-        self.arrays[usize::from(left == Ok(0))].read_chunk(index)
-    }
+/// Returns an array of 9,000 variants of 60 samples that has other values after a number of reads.
+pub(super) fn changing(before: &[i8], after: &[i8], reads: u32) -> Hooked {
+    let left = AtomicU32::new(reads);
+    let array = |values: &[i8]| MemoryArray::new("changing", values, &[9000, 60], &[500, 60]).unwrap();
+    let after = array(after);
+    Hooked::new(array(before), move |before, index, fetched| {
+        let left = left.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(1)));
+        if left == Ok(0) { &after } else { before }.decode(index, fetched)
+    })
 }
 
 /// Swapping samples changes no count of a variant.
@@ -102,12 +58,11 @@ impl ChunkedArray for Changing {
 fn a_store_that_changes_between_passes_is_named() {
     let before = dosages(9000, 60);
     let after: Vec<i8> = before.chunks(60).flat_map(|row| row.iter().rev().copied()).collect();
-    let array = |dosages: &[i8]| MemoryArray::new("same", dosages, &[9000, 60], &[500, 60]).unwrap();
     let options = randomized(2, Stop::PowerIterations(3));
     let with = |reads: u32, run: &Run| {
-        let changing =
-            Changing { arrays: [&before, &after].map(|dosages| array(dosages)), left: reads.into() };
-        let genotypes = Genotypes::new(vec![Arc::new(array(&before)), Arc::new(changing)]).unwrap();
+        let same = MemoryArray::new("same", &before, &[9000, 60], &[500, 60]).unwrap();
+        let genotypes =
+            Genotypes::new(vec![Arc::new(same), Arc::new(changing(&before, &after, reads))]).unwrap();
         pca(&genotypes, &Device::cpu(), &options, run)
     };
     let (bytes, of_store) = least(|run| with(u32::MAX, run));
@@ -134,9 +89,8 @@ fn loadings_of_other_genotypes_are_refused() {
 
 #[test]
 fn a_default_budget_that_is_too_small_says_so() {
-    let array = Broken(MemoryArray::new("broken", &[0i8; 4], &[2, 2], &[1, 2]).unwrap(), |_| true, true);
     // The sums take 36 bytes for each pair of samples, more than any host has.
-    let genotypes = Genotypes::new(vec![Arc::new(Claims(Arc::new(array), [2, 1 << 22]))]).unwrap();
+    let genotypes = claiming([2, 1 << 22]);
     let exact = PcaOptions { method: Method::Exact, ..options(1) };
     let with = |run: &Run| pca(&genotypes, &Device::cpu(), &exact, run);
     let error = assert_err!(with(&Run::default()), Error::Budget { given: false, .. });

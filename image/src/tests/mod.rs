@@ -12,7 +12,7 @@ use std::{
 use bytemuck::Pod;
 use teatime::{
     ChunkedArray, Device, MissingChunk, Result, Run, StoredType,
-    openings::{Map, assert_refused as refused},
+    openings::{Map, assert_refused as refused, elements},
     store::{ArraySpec, ArrayWriter, Storable, Storage},
 };
 
@@ -32,25 +32,6 @@ fn json_of(values: &Map, key: &str) -> serde_json::Value {
 
 fn storage(values: &Arc<Map>) -> Arc<dyn Storage> {
     values.clone()
-}
-
-/// Returns all elements of an array, in C order.
-fn read<T: Pod>(array: &impl ChunkedArray) -> Vec<T> {
-    let (shape, chunk) = (array.shape(), array.chunk_shape());
-    let mut out = vec![T::zeroed(); shape.iter().product::<u64>() as usize];
-    let grid: Vec<u64> = shape.iter().zip(chunk).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
-    for number in 0..grid.iter().product() {
-        let index = place(number, &grid);
-        let bytes = array.read_chunk(&index).unwrap().bytes;
-        for (at, value) in bytes.chunks_exact(size_of::<T>()).enumerate() {
-            let at = place(at as u64, chunk);
-            let at: Vec<u64> = at.iter().zip(&index).zip(chunk).map(|((at, i), n)| at + i * n).collect();
-            if at.iter().zip(shape).all(|(at, n)| at < n) {
-                out[number_of(&at, shape)] = bytemuck::pod_read_unaligned(value);
-            }
-        }
-    }
-    out
 }
 
 /// Returns the index along each axis of an element, from its index in C order.
@@ -125,7 +106,7 @@ fn open(values: &Arc<Map>) -> Multiscale {
 fn levels<T: Pod>(image: &Multiscale) -> Vec<(Vec<u64>, Vec<T>)> {
     let level = |n| {
         let array = image.level(n, MissingChunk::Error).unwrap();
-        (array.shape().to_vec(), read(&array))
+        (array.shape().to_vec(), elements(Arc::new(array)))
     };
     (0..image.levels().len()).map(level).collect()
 }

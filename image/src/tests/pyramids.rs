@@ -1,15 +1,11 @@
 //! Tests of smaller levels, against means by definition.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::{Arc, OnceLock};
 
 use half::f16;
 use teatime::{
-    Device, DeviceOptions, Progress, StoredType,
-    openings::Map,
-    openings::{least, within},
+    Device, DeviceOptions, Status, StoredType,
+    openings::{Map, least, told, within},
     store::{ArraySpec, Compression, Shuffle, Storable, ZarrFormat},
 };
 
@@ -183,15 +179,12 @@ fn pixels_are_the_same_however_they_are_stored() {
         let options = DeviceOptions::default().threads(threads);
         let device = Device::open_with("cpu", &options).unwrap();
         let (values, image) = begin();
-        let told = Arc::new(AtomicUsize::new(0));
-        let tell = told.clone();
-        let progress = Progress::new(move |status| {
-            tell.fetch_add(usize::from(status.pass == 0), Relaxed);
-        });
-        image.finish(&device, &within(bytes).progress(progress)).unwrap();
+        let (run, told) = told(|_| false);
+        image.finish(&device, &run.memory(within(bytes).memory)).unwrap();
         assert!(levels::<u16>(&open(&values)) == expected);
         // Work goes tile by tile, since there is no memory for two tiles.
-        assert_eq!(told.load(Relaxed), 3 * 2 * 3 * 4);
+        let first = |status: &&Status| status.pass == 0;
+        assert_eq!(told.lock().unwrap().iter().filter(first).count(), 3 * 2 * 3 * 4);
     }
 }
 

@@ -1,9 +1,11 @@
 //! Tests of images that other programs wrote, and of damaged ones.
 
+use std::sync::Arc;
+
 use serde_json::{Value as Json, json};
 use teatime::{ChunkedArray, Error, MissingChunk, StoredType};
 
-use super::{fixture, json_of, read, refused, storage, values_of};
+use super::{elements, fixture, json_of, refused, storage, values_of};
 use crate::{Axis, AxisKind, Multiscale, OmeVersion};
 
 fn open(name: &str) -> Multiscale {
@@ -36,10 +38,10 @@ fn images_of_ome_zarr() {
 
         let level = |n| image.level(n, MissingChunk::Fill).unwrap();
         assert_eq!((level(0).shape(), level(0).dtype()), (&[2, 2, 3, 8, 10][..], StoredType::U16));
-        let pixels: Vec<u16> = read(&level(0));
+        let pixels: Vec<u16> = elements(Arc::new(level(0)));
         assert!(pixels.iter().copied().eq(0..960), "{name}");
         let every_other = (0..960).filter(|n| n % 2 == 0 && n / 10 % 2 == 0);
-        assert!(read::<u16>(&level(1)).into_iter().eq(every_other), "{name}");
+        assert!(elements::<u16>(Arc::new(level(1))).into_iter().eq(every_other), "{name}");
     }
 }
 
@@ -52,7 +54,7 @@ fn images_of_bioio_and_ngff_zarr() {
     let level = image.level(0, MissingChunk::Error).unwrap();
     // A shard of the store is read as one chunk.
     assert_eq!(level.chunk_shape(), [1, 8, 12]);
-    assert!(read::<u8>(&level).into_iter().eq(0..192));
+    assert!(elements::<u8>(Arc::new(level)).into_iter().eq(0..192));
 
     for (name, version) in [("ngff_0.4.zarr", OmeVersion::V04), ("ngff_0.5.zarr", OmeVersion::V05)] {
         let image = open(name);
@@ -62,7 +64,7 @@ fn images_of_bioio_and_ngff_zarr() {
             (&*image.levels()[0].scale, &*image.levels()[0].translation),
             (&[2.0, 3.0][..], &[-1.0, 4.0][..])
         );
-        let pixels: Vec<f32> = read(&image.level(0, MissingChunk::Error).unwrap());
+        let pixels: Vec<f32> = elements(Arc::new(image.level(0, MissingChunk::Error).unwrap()));
         assert!(pixels.into_iter().eq((0..30u8).map(f32::from)));
     }
 }
@@ -72,7 +74,7 @@ fn images_of_bioio_and_ngff_zarr() {
 fn what_is_no_image() {
     let plate = fixture("plate.zarr");
     let image = Multiscale::open(plate.join("A/1/0")).unwrap();
-    assert!(read::<u8>(&image.level(0, MissingChunk::Fill).unwrap()).into_iter().eq(0..20));
+    assert!(elements::<u8>(Arc::new(image.level(0, MissingChunk::Fill).unwrap())).into_iter().eq(0..20));
     assert_eq!((image.axes()[0].unit.as_deref(), image.name()), (None, Some("/A/1/0")));
 
     refused(Multiscale::open(&plate), &["plate.zarr", "wells `A/1`, `A/2`", "such as `A/1/0`"]);

@@ -3,13 +3,13 @@
 use std::{
     path::Path,
     process::Command,
-    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use serde_json::json;
 use teatime::{
-    Cancel, Error, Progress, Result, Run, StoredType,
-    openings::Map,
+    Error, Result, Run, StoredType,
+    openings::{Map, told},
     store::{ArraySpec, Compression, Shuffle, ZarrFormat},
 };
 
@@ -224,30 +224,16 @@ fn progress_and_faults() {
         fill(&image.base().unwrap(), |at| noise(at) as u8).unwrap();
         image
     };
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = told.clone();
-    let progress = Progress::new(move |status| {
-        tell.lock().unwrap().push((status.pass, status.rows, status.total, status.passes))
-    });
+    let (run, statuses) = told(|_| false);
     let values = Arc::new(Map::default());
-    begin(&values).finish(device(), &Run::default().progress(progress)).unwrap();
-    let told = told.lock().unwrap().clone();
-    assert!(told.is_sorted(), "{told:?}");
-    let ends: Vec<_> = told
-        .iter()
-        .filter(|(_, rows, total, _)| rows == total)
-        .map(|&(pass, rows, _, passes)| (pass, rows, passes))
-        .collect();
+    begin(&values).finish(device(), &run).unwrap();
+    let statuses = statuses.lock().unwrap();
+    assert!(statuses.is_sorted_by_key(|status| (status.pass, status.rows)), "{statuses:?}");
+    let ends = statuses.iter().filter(|status| status.rows == status.total);
+    let ends: Vec<_> = ends.map(|status| (status.pass, status.rows, status.passes)).collect();
     assert_eq!(ends, [(0, 17, 6), (1, 9, 6), (2, 5, 6), (3, 3, 6), (4, 2, 6), (5, 1, 6)]);
 
-    let cancel = Cancel::default();
-    let (stop, values) = (cancel.clone(), Arc::new(Map::default()));
-    let progress = Progress::new(move |status| {
-        if status.pass == 1 {
-            stop.cancel()
-        }
-    });
-    let run = Run::default().cancel(cancel).progress(progress);
+    let ((run, _), values) = (told(|status| status.pass == 1), Arc::new(Map::default()));
     assert!(matches!(begin(&values).finish(device(), &run), Err(Error::Cancelled)));
     assert!(values.all().contains_key("2/zarr.json") && !values.all().contains_key("zarr.json"));
     assert!(!values.all().contains_key("4/zarr.json"));

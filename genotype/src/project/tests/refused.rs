@@ -1,5 +1,7 @@
 //! Tests of input that projections refuse.
 
+use teatime::{Error, assert_err, openings::assert_refused};
+
 use super::*;
 
 #[test]

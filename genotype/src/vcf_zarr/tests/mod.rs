@@ -12,7 +12,7 @@ use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 use teatime::{
-    ChunkedArray, Error, MissingChunk, StoredType, assert_err,
+    Error, MissingChunk, StoredType, assert_err,
     openings::assert_refused,
     store::{ArraySpec, Storable, ZarrFormat},
 };
