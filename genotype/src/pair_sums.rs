@@ -113,9 +113,6 @@ impl<P: IntegerSums> SumOf<P> {
 
 impl PairAccumulator {
     /// Creates empty sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn new(reader: &Reader, wanted: PairTerms) -> Result<Self> {
         let (variants, n, scaler) = (reader.all, reader.samples(), wanted.rule.scaler);
         let device = &reader.device;
@@ -155,9 +152,6 @@ impl PairAccumulator {
     }
 
     /// Adds `rows` of the matrix, which are in `panel`, with their sums; if the panel is not packed, `rows` are all of its rows.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn add(
         &mut self,
         reader: &Reader,
@@ -193,9 +187,6 @@ impl PairAccumulator {
     }
 
     /// Counts rows that [`add`](Self::add) does not see, since their sums were computed elsewhere.
-    ///
-    /// # Errors
-    /// Any error of starting threads.
     pub(crate) fn count_elsewhere(
         &mut self,
         reader: &Reader,
@@ -229,9 +220,6 @@ impl PairAccumulator {
     }
 
     /// Waits for the sums over the rows that were added, and returns them for [`set_part`](Self::set_part) of another accumulator.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn into_part(self) -> Result<Vec<PartSums>> {
         let rule = self.wanted.rule;
         let mut sums = vec![(PRODUCTS, self.products.into_values()?)];
@@ -262,9 +250,6 @@ impl PairAccumulator {
     }
 
     /// Waits for the sums and returns them.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn finish(self) -> Result<PairSums> {
         let products = match self.products {
             SumOf::Packed(sum) => sum.finish()?,

@@ -178,9 +178,6 @@ impl Reader {
     }
 
     /// Makes one pass over the store: gives panels to `f`, in order, with the sums of their rows. If `digest` is true, also digests what is read.
-    ///
-    /// # Errors
-    /// Any error of reading, of the device and of `f`; [`Error::Cancelled`](teatime::Error::Cancelled).
     pub(crate) fn read(
         &self,
         pass: &Pass<'_>,
@@ -226,9 +223,6 @@ impl<'a> Panels<'a> {
     }
 
     /// Returns the next panel with the sums of its rows, or none after the last; `told` gets the progress, which counts panels that were used.
-    ///
-    /// # Errors
-    /// Any error of reading and of the device; [`Error::Cancelled`](teatime::Error::Cancelled).
     pub(crate) fn next(&mut self, told: Option<&Pass<'_>>) -> Result<Option<CountedPanel>> {
         let tell = |rows| told.map_or(Ok(()), |pass| pass.tell(rows));
         tell(self.taken)?;

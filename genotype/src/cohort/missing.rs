@@ -18,9 +18,6 @@ pub(super) enum MissingSums {
 
 impl MissingSums {
     /// Creates empty sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn new(reader: &Reader) -> Result<Self> {
         let n = reader.samples();
         Ok(match reader.form.is_packed() {
@@ -41,9 +38,6 @@ impl MissingSums {
     }
 
     /// Adds a panel to the sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         if !panel.missing {
             return Ok(());
@@ -61,9 +55,6 @@ impl MissingSums {
     }
 
     /// Waits for the sums, and returns the number of missing calls of each sample.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn finish(self) -> Result<Vec<u64>> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
         let whole = |count: &f64| *count as u64;

@@ -74,9 +74,6 @@ struct Dense {
 
 impl<'a> ProjectionSums<'a> {
     /// Creates empty sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn new(reader: &Reader, matched: Matched<'a>) -> Result<Self> {
         let (variants, n) = (reader.variants(), reader.samples());
         let (device, k) = (&reader.device, matched.reference.components());
@@ -125,9 +122,6 @@ impl<'a> ProjectionSums<'a> {
     }
 
     /// Adds a panel to the sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         let matched = self.matched;
         match &mut self.form {
@@ -141,9 +135,6 @@ impl<'a> ProjectionSums<'a> {
 
     /// Waits for the sums over the variants that were added, and returns them for
     /// [`set_part`](Self::set_part) of other sums. `words` describes the matches of all variants.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn into_part(self, words: &str) -> Result<Vec<PartSums>> {
         let sums = match self.form {
             Form::Packed(_, Packed { scores, normal }) => {
@@ -184,9 +175,6 @@ impl<'a> ProjectionSums<'a> {
     }
 
     /// Waits for the sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn finish(self, device: &Device) -> Result<Totals> {
         let used = self.matched.matches.iter().flatten().count();
         match self.form {
