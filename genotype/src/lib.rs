@@ -96,6 +96,7 @@ mod grm;
 mod intake;
 mod matching;
 mod memory;
+mod names;
 mod of_ploidy;
 mod options;
 mod pair_sums;

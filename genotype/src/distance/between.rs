@@ -129,7 +129,8 @@ fn attempt(
             own.blocks.stats.compute += started.elapsed();
         }
         let [own, others] = [own.blocks.stats, others.blocks.stats];
-        [&own, &others].map(|of_side| stats.add(of_side));
+        stats.add(&own);
+        stats.add(&others);
         stats.peak_chunk_bytes = stats.peak_chunk_bytes.max(own.peak_chunk_bytes + others.peak_chunk_bytes);
     }
     let Some(adding) = adding else {
@@ -149,12 +150,7 @@ fn attempt(
 }
 
 /// Returns the readers of a chain's variants in both matrices, with panels of the same number of rows.
-fn readers(
-    memory: &Memory,
-    sides: &[Genotypes; 2],
-    chain: &Chain,
-    device: &Device,
-) -> Result<[Reader; 2]> {
+fn readers(memory: &Memory, sides: &[Genotypes; 2], chain: &Chain, device: &Device) -> Result<[Reader; 2]> {
     let block = block_rows(sides[0].samples() + sides[1].samples());
     let reader = |side: usize| {
         let part = sides[side].part(&chain.rows[side])?;

@@ -10,12 +10,13 @@ use teatime::{Device, Error, Result, Run, Status, linalg::Pass};
 
 pub use self::counts::{GenotypeCounts, MatchCounts, ReferenceCounts};
 use self::{
-    alleles::{Names, UNKNOWN, pair},
+    alleles::{UNKNOWN, pair},
     matcher::Matching,
 };
 use crate::{
     carried::carried_alleles,
     contig::{ContigClass, ContigRuns, Karyotype},
+    names::Names,
     project::Match,
     source::{GenotypeKind, Genotypes},
     variant::{Variant, VariantReader, VariantSource},

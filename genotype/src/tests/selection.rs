@@ -40,7 +40,8 @@ fn both<T: Storable>(values: &[T], rest: &[u64], deep: u64) -> [Genotypes; 2] {
     ];
     let selected = Genotypes::new(arrays.to_vec()).unwrap();
     let selected = selected.select(ROWS_SELECTED).unwrap().select_samples(SAMPLES_SELECTED).unwrap();
-    let is_chosen = |at: usize, selected: &[Range<u64>]| selected.iter().any(|range| range.contains(&(at as u64)));
+    let is_chosen =
+        |at: usize, selected: &[Range<u64>]| selected.iter().any(|range| range.contains(&(at as u64)));
     let chosen = values.chunks(of_row / SAMPLES).enumerate().filter(|(at, _)| {
         is_chosen(at / SAMPLES, &ROWS_SELECTED) && is_chosen(at % SAMPLES, &SAMPLES_SELECTED)
     });
