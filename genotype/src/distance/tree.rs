@@ -1,6 +1,6 @@
 //! Hierarchical clustering of samples by their distances, and its tree.
 
-use teatime::{Error, Result, linalg::Matrix, stable_text::StableText};
+use teatime::{Error, Result, linalg::Matrix};
 
 use super::OP;
 
@@ -23,17 +23,7 @@ pub enum Linkage {
     Ward,
 }
 
-impl StableText for Linkage {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::Single => "Single".into(),
-            Self::Complete => "Complete".into(),
-            Self::Average => "Average".into(),
-            Self::Weighted => "Weighted".into(),
-            Self::Ward => "Ward".into(),
-        }
-    }
-}
+teatime::stable_text! { enum Linkage { Single, Complete, Average, Weighted, Ward } }
 
 impl Linkage {
     /// Returns the linkage's name on the command line.
