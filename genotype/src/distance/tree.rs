@@ -25,18 +25,13 @@ pub enum Linkage {
 
 teatime::stable_text! { enum Linkage { Single, Complete, Average, Weighted, Ward } }
 
-impl Linkage {
-    /// Returns the linkage's name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::Complete => "complete",
-            Self::Average => "average",
-            Self::Weighted => "weighted",
-            Self::Ward => "ward",
-        }
+teatime::names! {
+    Linkage {
+        Single = "single", Complete = "complete", Average = "average", Weighted = "weighted", Ward = "ward",
     }
+}
 
+impl Linkage {
     fn method(self) -> kodama::Method {
         match self {
             Self::Single => kodama::Method::Single,
