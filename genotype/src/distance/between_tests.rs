@@ -7,6 +7,7 @@ use teatime::{
 };
 
 use super::{
+    neighbors_tests::check,
     tests::{METRICS, options},
     *,
 };
@@ -251,28 +252,6 @@ fn other_metrics_and_dosages() {
     }
 }
 
-/// The .bed file and the store have the same samples.
-#[cfg(feature = "zarr")]
-#[test]
-fn a_bed_and_a_store() {
-    let bed = crate::bed::BedFile::open(crate::tests::fixture("plink1/biallelic.bed"))
-        .unwrap()
-        .genotypes()
-        .unwrap();
-    let store = crate::tests::stored("biallelic.vcz", None);
-    let variants = u32::try_from(store.variants()).unwrap();
-    let matches: Vec<_> = (0..variants).map(|row| Some(Match::Same(row))).collect();
-    for metric in METRICS {
-        let options = options(metric);
-        let expected = distances(&store, &Device::cpu(), &options, &Run::default()).unwrap();
-        for [one, other] in [[&bed, &store], [&store, &bed]] {
-            let pairs = SamplePairs::between(one, other, &matches);
-            let result = distances(pairs, &Device::cpu(), &options, &Run::default());
-            assert!(result.unwrap().matrix == expected.matrix, "{metric:?}");
-        }
-    }
-}
-
 /// There are few variants, so that many distances are equal.
 #[test]
 fn the_nearest_are_what_a_sort_says() {
@@ -281,22 +260,8 @@ fn the_nearest_are_what_a_sort_says() {
     {
         let case = Case::new(20, [13, 70], |x| 2 - x);
         let (stores, options) = (case.stores(chunked), options(metric));
-        let all = case.compute(&stores, &options, &Run::default()).unwrap();
         for k in [1, 9, 70] {
-            let found =
-                sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, k, &Run::default()).unwrap();
-            assert_eq!(
-                (found.facts.others, found.undefined, found.facts.digest),
-                (Some(70), all.undefined, all.facts.digest)
-            );
-            assert_eq!((found.facts.counts, found.bands), (all.facts.counts, None));
-            for (row, indices) in found.nearest.indices.chunks(k).enumerate() {
-                let sign = if metric == SampleMetric::IbsOfAlleles { -1.0 } else { 1.0 };
-                let mut sorted: Vec<(u64, f64)> = (0..).zip(all.matrix.row(row).iter().copied()).collect();
-                sorted.sort_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)));
-                let nearest = indices.iter().copied().zip(found.nearest.distances.row(row).iter().copied());
-                assert!(nearest.eq(sorted.into_iter().take(k)), "{metric:?} {k} {row}");
-            }
+            assert_eq!(check(case.pairs(&stores), &options, k, &Run::default()), None);
         }
         for k in [0, 71] {
             let error = sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, k, &Run::default())
