@@ -100,6 +100,7 @@ mod names;
 mod of_ploidy;
 mod options;
 mod pair_sums;
+mod panel_sum;
 mod part;
 mod ploidy;
 mod project;

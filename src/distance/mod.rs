@@ -138,9 +138,15 @@ pub use self::{
 pub use crate::kernels::finish_distance::Missing;
 use crate::{Element, Error, Needs, Result, Run, Tensor, linalg::Matrix};
 
-crate::names! {
-    Missing {
-        Propagate = "propagate", Ignore = "ignore", Rescale = "rescale", RescaleOrZero = "rescale-or-zero",
+impl Missing {
+    /// Returns the rule's name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Propagate => "propagate",
+            Self::Ignore => "ignore",
+            Self::Rescale => "rescale",
+            Self::RescaleOrZero => "rescale-or-zero",
+        }
     }
 }
 
