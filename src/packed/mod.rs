@@ -95,6 +95,9 @@ fn check_entries(requested: u64) -> Result<()> {
 /// Integer sums that can leave a device, be added to sums over other rows, and come back.
 pub trait IntegerSums: Sized {
     /// Waits, and returns the sums and their unit.
+    ///
+    /// # Errors
+    /// Any error that the device reports.
     fn into_sums(self) -> Result<(Vec<i64>, f64)>;
 
     /// Replaces the object's sums by `sums`.
