@@ -3,8 +3,6 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-use crate::stable_text::StableText;
-
 /// The type of a tensor's elements, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the names say it")]
@@ -83,22 +81,7 @@ impl DType {
     }
 }
 
-impl StableText for DType {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::F32 => "F32".into(),
-            Self::F16 => "F16".into(),
-            Self::BF16 => "BF16".into(),
-            Self::U8 => "U8".into(),
-            Self::I8 => "I8".into(),
-            Self::U16 => "U16".into(),
-            Self::I16 => "I16".into(),
-            Self::U32 => "U32".into(),
-            Self::I32 => "I32".into(),
-            Self::F64 => "F64".into(),
-        }
-    }
-}
+crate::stable_text! { enum DType { F32, F16, BF16, U8, I8, U16, I16, U32, I32, F64 } }
 
 mod sealed {
     pub trait Sealed {}

@@ -1,7 +1,6 @@
 //! Missing calls, call rates, and calls of another ploidy.
 
 use serde_json::{Value, json};
-use teatime::stable_text::{StableText, fields};
 
 use crate::text;
 
@@ -104,12 +103,7 @@ impl PloidyMismatch {
     }
 }
 
-impl StableText for PloidyMismatch {
-    fn stable_text(&self) -> String {
-        let Self { stored, ploidy, calls } = self;
-        fields("PloidyMismatch", &[("stored", stored), ("ploidy", ploidy), ("calls", calls)])
-    }
-}
+teatime::stable_text! { struct PloidyMismatch { stored, ploidy, calls } }
 
 #[cfg(test)]
 mod tests {

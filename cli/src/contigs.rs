@@ -8,10 +8,7 @@ use std::{
 
 use clap::Args;
 use serde_json::{Value, json};
-use teatime::{
-    Cancel,
-    stable_text::{StableText, fields},
-};
+use teatime::Cancel;
 use teatime_genotype::{ContigClass as Class, ContigRuns, Karyotype, VariantIndex, VariantSource};
 
 use crate::{failure::Failure, text};
@@ -130,25 +127,9 @@ pub(crate) struct Contigs {
     absent: Vec<String>,
 }
 
-impl StableText for Contigs {
-    fn stable_text(&self) -> String {
-        let Self { autosomes, said, asked, left_out, autosomal, sex, mitochondrial, unplaced, other, absent } =
-            self;
-        fields(
-            "Contigs",
-            &[
-                ("autosomes", autosomes),
-                ("said", said),
-                ("asked", asked),
-                ("left_out", left_out),
-                ("autosomal", autosomal),
-                ("sex", sex),
-                ("mitochondrial", mitochondrial),
-                ("unplaced", unplaced),
-                ("other", other),
-                ("absent", absent),
-            ],
-        )
+teatime::stable_text! {
+    struct Contigs {
+        autosomes, said, asked, left_out, autosomal, sex, mitochondrial, unplaced, other, absent,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, io::Read};
 
 use teatime::to_usize;
-use teatime_genotype::bed::BedFile;
+use teatime_genotype::{VariantSource, bed::BedFile};
 
 use crate::{failure::Failure, text};
 

@@ -32,13 +32,13 @@ pub(crate) struct GrmArgs {
     ///
     /// For dosages x, y with p = mean / 2, gcta is the mean over the variants of (x - 2p) (y - 2p) / (2p (1 - p)), as in plink2
     /// --make-rel and GCTA; vanraden1 is the sum of (x - 2p) (y - 2p) over the sum of 2p (1 - p), as in sgkit.
-    #[arg(long, value_parser = by_name(METHODS, GrmMethod::name), default_value = GrmMethod::default().name())]
+    #[arg(long, value_parser = by_name(GrmMethod::ALL, GrmMethod::name), default_value = GrmMethod::default().name())]
     method: GrmMethod,
     /// Rule for missing calls
     ///
     /// pairwise: the sums of a pair of samples are over the variants called in both, as by plink2's default; NaN where
     /// there are none. mean: it becomes the variant's mean, as by plink2's meanimpute.
-    #[arg(long, value_parser = by_name(MISSING, MissingCalls::name), default_value = MissingCalls::default().name())]
+    #[arg(long, value_parser = by_name(MissingCalls::ALL, MissingCalls::name), default_value = MissingCalls::default().name())]
     missing: MissingCalls,
     /// Format of the results
     #[arg(long, value_enum, default_value_t)]
@@ -74,10 +74,6 @@ Examples:
   teatime grm cohort.vcz --out grm
   teatime grm chr1.vcz chr2.vcz --out common --maf 0.01 --missing mean
   teatime grm cohort.vcz --out vanraden --method vanraden1 --format npy";
-
-const METHODS: &[GrmMethod] = &[GrmMethod::Gcta, GrmMethod::VanRaden1];
-
-const MISSING: &[MissingCalls] = &[MissingCalls::Pairwise, MissingCalls::Mean];
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum FormatArg {

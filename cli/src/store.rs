@@ -77,6 +77,17 @@ impl Store {
         Err(Error::Store { path: self.arrays()[0].name().into(), why: why.into() })
     }
 
+    fn all_plain(&self, variants: Vec<Variant>) -> teatime::Result<Vec<Variant>> {
+        for Variant { contig, id, reference, alternate, .. } in &variants {
+            for (what, name) in
+                [("contig", &**contig), ("variant", id), ("allele", reference), ("allele", alternate)]
+            {
+                self.plain(what, name)?;
+            }
+        }
+        Ok(variants)
+    }
+
     fn source(&self) -> &dyn VariantSource {
         match self {
             Self::Zarr(store) => store,
@@ -120,16 +131,12 @@ impl VariantSource for Store {
         self.source().n_variants()
     }
 
-    fn variants(&self, range: Range<u64>, positions: bool) -> teatime::Result<Vec<Variant>> {
-        let variants = self.source().variants(range, positions)?;
-        for Variant { contig, id, reference, alternate, .. } in &variants {
-            for (what, name) in
-                [("contig", &**contig), ("variant", id), ("allele", reference), ("allele", alternate)]
-            {
-                self.plain(what, name)?;
-            }
-        }
-        Ok(variants)
+    fn variants(&self, range: Range<u64>) -> teatime::Result<Vec<Variant>> {
+        self.source().variants(range).and_then(|variants| self.all_plain(variants))
+    }
+
+    fn variants_without_positions(&self, range: Range<u64>) -> teatime::Result<Vec<Variant>> {
+        self.source().variants_without_positions(range).and_then(|variants| self.all_plain(variants))
     }
 
     fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> teatime::Result<()>) -> teatime::Result<()> {

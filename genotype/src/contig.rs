@@ -1,14 +1,10 @@
 //! Names of contigs, interpreted as PLINK interprets those of chromosomes, and the contigs of variants.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    ops::Range,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
 use teatime::{Cancel, Error, Result, stable_text::StableText};
 
-use crate::variant::VariantSource;
+use crate::{names::Names, variant::VariantSource};
 
 /// The kind of a contig, determined by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,17 +145,13 @@ impl ContigRuns {
     /// # Errors
     /// Fails as [`VariantSource::contigs`] does, and with [`Error::Cancelled`].
     pub fn read(sources: &[&dyn VariantSource], cancel: &Cancel) -> Result<Self> {
-        let (mut names, mut numbers) = (Vec::<Arc<str>>::new(), HashMap::<Arc<str>, usize>::new());
-        let (mut ends, mut end, mut karyotype) = (Vec::<(usize, u64)>::new(), 0, Karyotype::HUMAN);
+        let (mut names, mut end, mut karyotype) = (Names::default(), 0, Karyotype::HUMAN);
+        let mut ends = Vec::<(usize, u64)>::new();
         for source in sources {
             let (first, start) = (ends.len(), end);
             source.contigs(&mut |name, variants| {
                 cancel.check()?;
-                let number = numbers.get(name).copied().unwrap_or_else(|| {
-                    names.push(name.into());
-                    numbers.insert(name.into(), names.len() - 1);
-                    names.len() - 1
-                });
+                let number = names.number(name) as usize;
                 end += variants;
                 match ends[first..].last() {
                     Some((last, _)) if *last == number => ends.pop(),
@@ -168,12 +160,12 @@ impl ContigRuns {
                 ends.push((number, end));
                 Ok(())
             })?;
-            let of_source = karyotype_of(*source, start, &ends[first..], &names)?;
+            let of_source = karyotype_of(*source, start, &ends[first..], &names.names)?;
             if of_source != Karyotype::HUMAN {
                 karyotype = of_source;
             }
         }
-        Ok(Self { names, ends, karyotype })
+        Ok(Self { names: names.names, ends, karyotype })
     }
 
     /// Returns the distinct names of the contigs, in the order of their first variants.

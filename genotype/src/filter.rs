@@ -1,9 +1,6 @@
 //! The filter of variants, and the counts of those that it keeps and drops.
 
-use teatime::{
-    Error, Result,
-    stable_text::{StableText, fields},
-};
+use teatime::{Error, Result};
 
 /// The conditions that a variant has to meet to take part, over the called samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,12 +12,7 @@ pub struct VariantFilter {
     pub max_missing: f64,
 }
 
-impl StableText for VariantFilter {
-    fn stable_text(&self) -> String {
-        let Self { min_maf, max_missing } = self;
-        fields("VariantFilter", &[("min_maf", min_maf), ("max_missing", max_missing)])
-    }
-}
+teatime::stable_text! { struct VariantFilter { min_maf, max_missing } }
 
 teatime::setters! {
     VariantFilter {
@@ -73,21 +65,9 @@ pub struct VariantCounts {
     pub missing_calls: u64,
 }
 
-impl StableText for VariantCounts {
-    fn stable_text(&self) -> String {
-        let Self { total, used, above_missing, all_missing, below_maf, zero_variance, missing_calls } = self;
-        fields(
-            "VariantCounts",
-            &[
-                ("total", total),
-                ("used", used),
-                ("above_missing", above_missing),
-                ("all_missing", all_missing),
-                ("below_maf", below_maf),
-                ("zero_variance", zero_variance),
-                ("missing_calls", missing_calls),
-            ],
-        )
+teatime::stable_text! {
+    struct VariantCounts {
+        total, used, above_missing, all_missing, below_maf, zero_variance, missing_calls,
     }
 }
 

@@ -88,8 +88,6 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// # Errors
-    /// Any error of starting threads.
     pub(super) fn new(device: &Device, run: &Run) -> Result<Self> {
         Ok(Self {
             budget: run.memory.fit(device, Needs::default())?,

@@ -5,14 +5,15 @@ use std::ops::Range;
 use teatime::{
     Element, Needs, Result,
     linalg::{BlockSum, Matrix, Stats, gram_lower},
-    packed::{Entries, Gram, GramOptions, IntegerSums, KnownPairs, KnownRow, Panel, RowScale},
+    packed::{Entries, Gram, GramOptions, KnownPairs, KnownRow, Panel, RowScale},
 };
 
 use super::{
     filter::VariantFilter,
     intake::Form,
     memory::f32_blocks,
-    part::{CohortPart, PartSums, SumValues},
+    panel_sum::PanelSum,
+    part::{CohortPart, PartSums},
     reader::Reader,
     scaler::{ScaleRule, Scaler, VariantScale},
     to_usize,
@@ -66,7 +67,7 @@ impl PairSums {
 /// them only for the products. For packed rows, only pairs of missing calls add work for the other matrices.
 pub(crate) struct PairAccumulator {
     wanted: PairTerms,
-    products: SumOf<Gram>,
+    products: PanelSum<Gram>,
     /// The sums of [`PairSums::shared`] and [`PairSums::variance`].
     called: [Option<CalledPairs>; 2],
     total_variance: f64,
@@ -89,33 +90,8 @@ pub(crate) fn name(
     )
 }
 
-/// A sum for each pair of samples, over packed rows or over dense blocks.
-enum SumOf<P> {
-    Packed(P),
-    Dense(Box<BlockSum>),
-}
-
-impl<P: IntegerSums> SumOf<P> {
-    fn into_values(self) -> Result<SumValues> {
-        match self {
-            Self::Packed(sum) => SumValues::whole(sum),
-            Self::Dense(sum) => Ok(SumValues::Real(sum.into_sums()?)),
-        }
-    }
-
-    fn set_values(&mut self, values: &SumValues) -> Result<()> {
-        match self {
-            Self::Packed(sum) => values.put_whole(sum),
-            Self::Dense(sum) => values.put_real(sum),
-        }
-    }
-}
-
 impl PairAccumulator {
     /// Creates empty sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn new(reader: &Reader, wanted: PairTerms) -> Result<Self> {
         let (variants, n, scaler) = (reader.all, reader.samples(), wanted.rule.scaler);
         let device = &reader.device;
@@ -124,9 +100,9 @@ impl PairAccumulator {
                 let options =
                     GramOptions::default().centred(scaler.is_centred()).unit_factors(scaler.is_whole());
                 device.prepare(Gram::programs(device, n, variants, options))?;
-                SumOf::Packed(Gram::new(device, n, variants, options)?)
+                PanelSum::Packed(Gram::new(device, n, variants, options)?)
             }
-            _ => SumOf::Dense(Box::new(BlockSum::symmetric(device, n)?)),
+            _ => PanelSum::Dense(Box::new(BlockSum::symmetric(device, n)?)),
         };
         let pairs = |wanted: bool, weight| wanted.then(|| CalledPairs::new(reader, weight)).transpose();
         let variance = Weight::Variance { ploidy: wanted.rule.ploidy };
@@ -155,9 +131,6 @@ impl PairAccumulator {
     }
 
     /// Adds `rows` of the matrix, which are in `panel`, with their sums; if the panel is not packed, `rows` are all of its rows.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn add(
         &mut self,
         reader: &Reader,
@@ -167,7 +140,7 @@ impl PairAccumulator {
     ) -> Result<()> {
         let from = rows.start - panel.rows.start;
         let scales = self.count(reader, rows, stats)?;
-        if let (SumOf::Packed(sum), Entries::Packed(packed)) = (&mut self.products, &panel.entries) {
+        if let (PanelSum::Packed(sum), Entries::Packed(packed)) = (&mut self.products, &panel.entries) {
             sum.add(
                 packed,
                 from,
@@ -180,7 +153,7 @@ impl PairAccumulator {
         }
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
-            if let SumOf::Dense(sum) = &mut self.products {
+            if let PanelSum::Dense(sum) = &mut self.products {
                 let factors: Vec<_> = scales.iter().map(VariantScale::factors).collect();
                 let centred = self.wanted.rule.scaler.is_centred();
                 sum.add(&gram_lower(&panel.scaled(&factors, centred)?)?)?;
@@ -193,9 +166,6 @@ impl PairAccumulator {
     }
 
     /// Counts rows that [`add`](Self::add) does not see, since their sums were computed elsewhere.
-    ///
-    /// # Errors
-    /// Any error of starting threads.
     pub(crate) fn count_elsewhere(
         &mut self,
         reader: &Reader,
@@ -204,7 +174,7 @@ impl PairAccumulator {
     ) -> Result<()> {
         let scales = self.count(reader, rows, stats)?;
         for CalledPairs { weight, sum, .. } in self.called.iter_mut().flatten() {
-            if let SumOf::Packed(sum) = sum {
+            if let PanelSum::Packed(sum) = sum {
                 sum.count(&weight.known_rows(&scales))?;
             }
         }
@@ -229,9 +199,6 @@ impl PairAccumulator {
     }
 
     /// Waits for the sums over the rows that were added, and returns them for [`set_part`](Self::set_part) of another accumulator.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn into_part(self) -> Result<Vec<PartSums>> {
         let rule = self.wanted.rule;
         let mut sums = vec![(PRODUCTS, self.products.into_values()?)];
@@ -262,13 +229,10 @@ impl PairAccumulator {
     }
 
     /// Waits for the sums and returns them.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn finish(self) -> Result<PairSums> {
         let products = match self.products {
-            SumOf::Packed(sum) => sum.finish()?,
-            SumOf::Dense(sum) => sum.finish()?,
+            PanelSum::Packed(sum) => sum.finish()?,
+            PanelSum::Dense(sum) => sum.finish()?,
         };
         let [shared, variance] = self.called.map(|called| called.map(CalledPairs::finish).transpose());
         Ok(PairSums {
@@ -317,7 +281,7 @@ fn row_scale(scale: &VariantScale) -> RowScale {
 struct CalledPairs {
     samples: u64,
     weight: Weight,
-    sum: SumOf<KnownPairs>,
+    sum: PanelSum<KnownPairs>,
     /// The total weight of variants that the sum leaves out, which count for every pair: packed
     /// variants without a missing call, and dense blocks without one.
     everywhere: f64,
@@ -332,15 +296,15 @@ impl CalledPairs {
             Weight::Variance { ploidy } => Some(ploidy as f64 / 4.0),
         };
         let sum = match reader.form {
-            Form::Packed(_) => SumOf::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),
-            _ => SumOf::Dense(Box::new(BlockSum::symmetric(&reader.device, samples)?)),
+            Form::Packed(_) => PanelSum::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),
+            _ => PanelSum::Dense(Box::new(BlockSum::symmetric(&reader.device, samples)?)),
         };
         Ok(Self { samples, weight, sum, everywhere: 0.0 })
     }
 
     /// Adds packed variants of a panel, from row `from` on.
     fn add_rows(&mut self, panel: &Panel, from: u64, scales: &[VariantScale]) -> Result<()> {
-        let (SumOf::Packed(sum), Entries::Packed(packed)) = (&mut self.sum, &panel.entries) else {
+        let (PanelSum::Packed(sum), Entries::Packed(packed)) = (&mut self.sum, &panel.entries) else {
             return Ok(());
         };
         sum.add(packed, from, &self.weight.known_rows(scales))
@@ -349,7 +313,7 @@ impl CalledPairs {
     /// Counts the weights of the variants of a block that the sum leaves out.
     fn count_block(&mut self, scales: &[VariantScale]) {
         let weight = |scale| self.weight.weigh(scale);
-        if let SumOf::Packed(_) = self.sum {
+        if let PanelSum::Packed(_) = self.sum {
             let complete = scales.iter().filter(|scale| scale.called == self.samples);
             self.everywhere += complete.map(weight).sum::<f64>();
         } else if self.is_whole(scales) {
@@ -367,7 +331,7 @@ impl CalledPairs {
     /// Adds a block that is not packed, unless it is whole.
     fn add_block(&mut self, panel: &Panel, scales: &[VariantScale]) -> Result<()> {
         let is_whole = self.is_whole(scales);
-        let SumOf::Dense(sum) = &mut self.sum else { return Ok(()) };
+        let PanelSum::Dense(sum) = &mut self.sum else { return Ok(()) };
         if is_whole {
             return Ok(());
         }
@@ -378,8 +342,8 @@ impl CalledPairs {
 
     fn finish(self) -> Result<Matrix> {
         let mut total = match self.sum {
-            SumOf::Packed(sum) => sum.finish()?,
-            SumOf::Dense(sum) => sum.finish()?,
+            PanelSum::Packed(sum) => sum.finish()?,
+            PanelSum::Dense(sum) => sum.finish()?,
         };
         total.data_mut().iter_mut().for_each(|value| *value += self.everywhere);
         Ok(total)

@@ -2,12 +2,7 @@
 
 use std::ops::Range;
 
-use teatime::{
-    Error, Result,
-    linalg::{BlockSum, Stats},
-    packed::IntegerSums,
-    stream::digest,
-};
+use teatime::{Error, Result, linalg::Stats, stream::digest};
 
 use super::counts::CountsByVariant;
 #[cfg(doc)]
@@ -71,28 +66,6 @@ pub enum SumValues {
 }
 
 impl SumValues {
-    pub(super) fn whole(sums: impl IntegerSums) -> Result<Self> {
-        sums.into_sums().map(|(values, unit)| Self::Whole { values, unit })
-    }
-
-    /// # Errors
-    /// Fails as [`IntegerSums::set_sums`] does.
-    pub(super) fn put_whole(&self, sums: &mut impl IntegerSums) -> Result<()> {
-        match self {
-            Self::Whole { values, unit } => sums.set_sums(values, *unit),
-            Self::Real(_) => Err(Error::shape("sums", "whole ones", "sums of f64")),
-        }
-    }
-
-    /// # Errors
-    /// Fails as [`BlockSum::set_sums`] does.
-    pub(super) fn put_real(&self, sum: &mut BlockSum) -> Result<()> {
-        match self {
-            Self::Real(values) => sum.set_sums(values),
-            Self::Whole { .. } => Err(Error::shape("sums", "sums of f64", "whole ones")),
-        }
-    }
-
     /// Adds sums of the same kind, number and unit; returns false if `other` differs in these. Only sums of a forged part exceed 64 bits.
     fn add(&mut self, other: &Self) -> bool {
         match (self, other) {

@@ -6,7 +6,7 @@ mod tests;
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
 use teatime::{
-    Device, Result, Tensor,
+    Cancel, Device, Result, Tensor,
     linalg::{Pass, Stats, pending_row_stats},
     packed::{Entries, PANEL_ROWS, Panel, recode, row_words},
     stream::{Blocks, Digests, Plan, StreamStats},
@@ -73,8 +73,8 @@ fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + 
     rows.clone().step_by(to_usize(step)).map(move |first| first..end.min(first + step))
 }
 
-/// A panel that is being filled, with the sums of the rows counted so far.
-type Filling = (Panel, Vec<Stats>);
+/// A panel, with the sums of the rows that were counted so far.
+pub(crate) type CountedPanel = (Panel, Vec<Stats>);
 
 impl Reader {
     /// Prepares to read `genotypes`; `bounded` is true if dosages above the ploidy are an error.
@@ -178,9 +178,6 @@ impl Reader {
     }
 
     /// Makes one pass over the store: gives panels to `f`, in order, with the sums of their rows. If `digest` is true, also digests what is read.
-    ///
-    /// # Errors
-    /// Any error of reading, of the device and of `f`; [`Error::Cancelled`](teatime::Error::Cancelled).
     pub(crate) fn read(
         &self,
         pass: &Pass<'_>,
@@ -188,60 +185,85 @@ impl Reader {
         digest: bool,
         f: &mut CountedSink<'_>,
     ) -> Result<Read> {
-        let cancel = &pass.run().cancel;
-        pass.tell(0)?;
-        let mut blocks =
-            Blocks::new(&self.plan, &self.device, reading.upload_rows, reading.prefetch, cancel)?;
+        let mut panels = Panels::new(self, reading, self.whole_panel(reading), &pass.run().cancel)?;
         if digest {
-            blocks.digest()?;
+            panels.blocks.digest()?;
         }
-        let rows = self.whole_panel(reading);
-        // The queue has the panel that is being counted, and the panel that is being filled.
-        let mut open: VecDeque<Filling> = VecDeque::new();
-        let mut counting: Option<Counting> = None;
-        loop {
-            // The next block is enqueued before the sums of the current block are waited for.
-            let next = self.start(&mut blocks, &mut open, rows)?;
-            let ended = next.is_none();
-            if let Some((end, sums)) = std::mem::replace(&mut counting, next) {
-                let started = Instant::now();
-                let (mut added, (panel, stats)) = (sums()?, &mut open[0]);
-                panel.missing |= added.iter().any(|stats| stats.count < self.samples());
-                stats.append(&mut added);
-                if panel.rows.end == end
-                    && let Some((panel, stats)) = open.pop_front()
-                {
-                    f(panel, &stats)?;
-                }
-                blocks.stats.compute += started.elapsed();
-                pass.tell(end)?;
-            }
-            if ended {
-                break;
-            }
+        while let Some((panel, stats)) = panels.next(Some(pass))? {
+            let started = Instant::now();
+            f(panel, &stats)?;
+            panels.blocks.stats.compute += started.elapsed();
         }
-        Ok(Read { digests: blocks.digests().cloned(), stats: blocks.stats })
+        Ok(Read { digests: panels.blocks.digests().cloned(), stats: panels.blocks.stats })
+    }
+}
+
+/// A pass over the store, whose panels are taken one after the other.
+pub(crate) struct Panels<'a> {
+    reader: &'a Reader,
+    pub(crate) blocks: Blocks<'a>,
+    /// The number of rows of each panel but the last.
+    rows: u64,
+    /// The panel that is being counted, and the panel that is being filled.
+    open: VecDeque<CountedPanel>,
+    counting: Option<Counting>,
+    /// The number of rows of the panels that were taken.
+    taken: u64,
+}
+
+impl<'a> Panels<'a> {
+    /// Starts a pass with panels of `rows` rows: a multiple of the rows that are uploaded at once.
+    ///
+    /// # Errors
+    /// Fails as [`Blocks::new`] does.
+    pub(crate) fn new(reader: &'a Reader, reading: Reading, rows: u64, cancel: &Cancel) -> Result<Self> {
+        let blocks =
+            Blocks::new(&reader.plan, &reader.device, reading.upload_rows, reading.prefetch, cancel)?;
+        Ok(Self { reader, blocks, rows, open: VecDeque::new(), counting: None, taken: 0 })
     }
 
-    /// Takes the next block and enqueues its upload and sums; it becomes a part of the last panel, which gets `panel_rows` rows.
-    fn start(
-        &self,
-        blocks: &mut Blocks<'_>,
-        open: &mut VecDeque<Filling>,
-        panel_rows: u64,
-    ) -> Result<Option<Counting>> {
+    /// Returns the next panel with the sums of its rows, or none after the last; `told` gets the progress, which counts panels that were used.
+    pub(crate) fn next(&mut self, told: Option<&Pass<'_>>) -> Result<Option<CountedPanel>> {
+        let tell = |rows| told.map_or(Ok(()), |pass| pass.tell(rows));
+        tell(self.taken)?;
+        loop {
+            // The next block is enqueued before the sums of the current block are waited for.
+            let next = self.start()?;
+            let ended = next.is_none();
+            if let Some((end, sums)) = std::mem::replace(&mut self.counting, next) {
+                let started = Instant::now();
+                let (mut added, (panel, stats)) = (sums()?, &mut self.open[0]);
+                panel.missing |= added.iter().any(|stats| stats.count < self.reader.samples());
+                stats.append(&mut added);
+                let is_whole = panel.rows.end == end;
+                self.blocks.stats.compute += started.elapsed();
+                if is_whole {
+                    self.taken = end;
+                    return Ok(self.open.pop_front());
+                }
+                tell(end)?;
+            }
+            if ended {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Takes the next block and enqueues its upload and sums; it becomes a part of the last panel.
+    fn start(&mut self) -> Result<Option<Counting>> {
+        let Self { reader, blocks, open, .. } = self;
         let Some(mut block) = blocks.next_block()? else { return Ok(None) };
         let (rows, started) = (block.rows(), Instant::now());
-        let (device, count, samples) = (&self.device, rows.end - rows.start, self.samples());
+        let (device, count, samples) = (&reader.device, rows.end - rows.start, reader.samples());
         let filling = |rows: Range<u64>, entries| {
             let stats = Vec::with_capacity(to_usize(rows.end - rows.start));
             (Panel { rows, entries, missing: false }, stats)
         };
-        let sums: Sums = match self.form {
+        let sums: Sums = match reader.form {
             Form::Packed(table) => {
                 let raw = block.tensor(&[count, samples.div_ceil(4)])?;
                 if open.back().is_none_or(|(panel, _)| panel.rows.end <= rows.start) {
-                    let panel_range = rows.start..self.variants().min(rows.start + panel_rows);
+                    let panel_range = rows.start..reader.variants().min(rows.start + self.rows);
                     let packed =
                         Tensor::empty(device, &[panel_range.end - panel_range.start, row_words(samples)])?;
                     open.push_back(filling(panel_range, Entries::Packed(packed)));

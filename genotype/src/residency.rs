@@ -12,16 +12,9 @@ pub enum Residency {
     Store,
 }
 
-impl Residency {
-    /// Returns the place's name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Host => "host",
-            Self::Store => "store",
-        }
-    }
+teatime::names! { Residency { Device = "device", Host = "host", Store = "store" } }
 
+impl Residency {
     /// The bytes of a panel from the host's memory: the largest that CUDA downloads while other work goes on.
     pub(crate) const HOST_BYTES: u64 = 32 << 20;
     /// The minimum number of bytes of a panel from the store, unless a block of rows is longer.

@@ -24,18 +24,13 @@ pub enum Scaler {
     None,
 }
 
-impl Scaler {
-    /// Returns the scaler's name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Patterson => "patterson",
-            Self::Binom2 => "binom2",
-            Self::Standard => "standard",
-            Self::Center => "center",
-            Self::None => "none",
-        }
+teatime::names! {
+    Scaler {
+        Patterson = "patterson", Binom2 = "binom2", Standard = "standard", Center = "center", None = "none",
     }
+}
 
+impl Scaler {
     /// Returns true if the mean is subtracted from dosages.
     pub(crate) const fn is_centred(self) -> bool {
         !matches!(self, Self::None)

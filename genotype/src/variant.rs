@@ -26,11 +26,19 @@ pub trait VariantSource: Debug + Send + Sync {
     /// Returns the number of variants.
     fn n_variants(&self) -> u64;
 
-    /// Returns the variants in `range`. Without `positions`, those of a .bim are 0 and need not be numbers.
+    /// Returns the variants in `range`.
     ///
     /// # Errors
     /// [`Error::Argument`] for a range that ends beyond the last variant; otherwise any of the source's own.
-    fn variants(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>>;
+    fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>>;
+
+    /// Returns the variants in `range` as [`variants`](Self::variants) does, but with 0 for the positions of a .bim, which need not be numbers.
+    ///
+    /// # Errors
+    /// Fails as [`variants`](Self::variants) does.
+    fn variants_without_positions(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        self.variants(range)
+    }
 
     /// Gives `f` the contigs of the variants in order: a name, and the number of consecutive variants on it. A name may be given several times in
     /// succession.
@@ -52,7 +60,7 @@ pub trait VariantSource: Debug + Send + Sync {
     /// # Errors
     /// Fails as [`variants`](Self::variants) does.
     fn position(&self, variant: u64) -> Result<u64> {
-        Ok(self.variants(variant..variant + 1, true)?.iter().map(|variant| variant.position).sum())
+        Ok(self.variants(variant..variant + 1)?.iter().map(|variant| variant.position).sum())
     }
 }
 
@@ -61,7 +69,7 @@ impl VariantSource for Vec<Variant> {
         self.len() as u64
     }
 
-    fn variants(&self, range: Range<u64>, _: bool) -> Result<Vec<Variant>> {
+    fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
         let variants = self.get(to_usize(range.start)..to_usize(range.end)).map(<[Variant]>::to_vec);
         variants.ok_or_else(|| {
             Error::argument("variants", "range", format_args!("{range:?} is not within the {}", self.len()))
@@ -103,7 +111,10 @@ impl<'a> VariantReader<'a> {
                 let end = start + source.n_variants();
                 if number < end {
                     let range = number - start..end.min(number + BATCH) - start;
-                    self.batch = source.variants(range, self.positions)?;
+                    self.batch = match self.positions {
+                        true => source.variants(range)?,
+                        false => source.variants_without_positions(range)?,
+                    };
                     self.first = number;
                     break;
                 }

@@ -33,15 +33,7 @@ pub enum Pyramid {
     Levels(usize),
 }
 
-impl StableText for Pyramid {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::None => "None".into(),
-            Self::UntilWithin(pixels) => format!("UntilWithin({pixels})"),
-            Self::Levels(count) => format!("Levels({count})"),
-        }
-    }
-}
+teatime::stable_text! { enum Pyramid { None, UntilWithin(pixels), Levels(count) } }
 
 /// The description of an image for [`MultiscaleWriter`](crate::MultiscaleWriter).
 #[derive(Clone, Debug)]

@@ -264,9 +264,6 @@ impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
 
     /// Passes each block of some observations of x with some of y to the sink, row by row. The last block is passed by the next call. If only
     /// the lower triangle is wanted, blocks above the diagonal are skipped.
-    ///
-    /// # Errors
-    /// Any error that the device reports; [`Error::Cancelled`].
     pub(super) fn add<T: Element>(
         &mut self,
         (x, rows): (&PreparedObservations<'_, T>, Range<u64>),
@@ -287,9 +284,6 @@ impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
     }
 
     /// Passes the last block to the sink.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(super) fn finish(mut self) -> Result<()> {
         let last = self.before.take();
         self.give(last)

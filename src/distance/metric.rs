@@ -11,7 +11,6 @@ use crate::{
         distance::Term,
         finish_distance::{Finished, Formula, NOISE, NOISE_WIDE},
     },
-    stable_text::StableText,
 };
 
 /// A measure of distance, or of similarity, between two observations. The [table](crate::distance#metrics) defines each metric.
@@ -337,27 +336,10 @@ impl Finish<'_> {
     }
 }
 
-impl StableText for Metric {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::Euclidean => "Euclidean".into(),
-            Self::SqEuclidean => "SqEuclidean".into(),
-            Self::CityBlock => "CityBlock".into(),
-            Self::Chebyshev => "Chebyshev".into(),
-            Self::Minkowski(p) => format!("Minkowski({})", p.stable_text()),
-            Self::Cosine => "Cosine".into(),
-            Self::Correlation => "Correlation".into(),
-            Self::InnerProduct => "InnerProduct".into(),
-            Self::Canberra => "Canberra".into(),
-            Self::BrayCurtis => "BrayCurtis".into(),
-            Self::Hamming => "Hamming".into(),
-            Self::Jaccard => "Jaccard".into(),
-            Self::Dice => "Dice".into(),
-            Self::RussellRao => "RussellRao".into(),
-            Self::JensenShannon => "JensenShannon".into(),
-            Self::Hellinger => "Hellinger".into(),
-            Self::KlDivergence => "KlDivergence".into(),
-        }
+crate::stable_text! {
+    enum Metric {
+        Euclidean, SqEuclidean, CityBlock, Chebyshev, Minkowski(p), Cosine, Correlation, InnerProduct,
+        Canberra, BrayCurtis, Hamming, Jaccard, Dice, RussellRao, JensenShannon, Hellinger, KlDivergence,
     }
 }
 

@@ -136,11 +136,7 @@ pub use self::{
     tiles::{write_condensed, write_pairwise},
 };
 pub use crate::kernels::finish_distance::Missing;
-use crate::{
-    Element, Error, Needs, Result, Run, Tensor,
-    linalg::Matrix,
-    stable_text::{StableText, fields},
-};
+use crate::{Element, Error, Needs, Result, Run, Tensor, linalg::Matrix};
 
 impl Missing {
     /// Returns the rule's name on the command line.
@@ -154,16 +150,7 @@ impl Missing {
     }
 }
 
-impl StableText for Missing {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::Propagate => "Propagate".into(),
-            Self::Ignore => "Ignore".into(),
-            Self::Rescale => "Rescale".into(),
-            Self::RescaleOrZero => "RescaleOrZero".into(),
-        }
-    }
-}
+crate::stable_text! { enum Missing { Propagate, Ignore, Rescale, RescaleOrZero } }
 
 /// Options of distances.
 #[derive(Clone, Copy, Debug, Default)]
@@ -189,15 +176,7 @@ crate::setters! {
     }
 }
 
-impl StableText for Options {
-    fn stable_text(&self) -> String {
-        let Self { missing, negative, columns, narrow } = self;
-        fields(
-            "Options",
-            &[("missing", missing), ("negative", negative), ("columns", columns), ("narrow", narrow)],
-        )
-    }
-}
+crate::stable_text! { struct Options { missing, negative, columns, narrow } }
 
 /// Distances, and the number of features behind each.
 #[derive(Clone, Debug, PartialEq)]

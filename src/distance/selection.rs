@@ -96,9 +96,6 @@ impl Selection {
 
     /// Creates empty lists of k for each of m observations, with flags for observations whose distances are all NaN. Unless observations are
     /// paired with themselves, `undefined` has the flags of the other observations too. Enqueues.
-    ///
-    /// # Errors
-    /// Errors that the device reports.
     pub(crate) fn new(
         device: &Device,
         [m, k]: [u64; 2],
@@ -133,9 +130,6 @@ impl Selection {
 
     /// Offers the columns of a block of sums (rows, 2 columns) to its rows. If `lower`, the block has only the pairs below the diagonal, and the
     /// rows are offered to the columns too. Each pair must be offered exactly once. Enqueues.
-    ///
-    /// # Errors
-    /// Errors that the device reports.
     pub(crate) fn offer(
         &mut self,
         sums: &Tensor<f32>,

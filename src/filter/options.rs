@@ -1,10 +1,6 @@
 //! Options of filters.
 
-use crate::{
-    Error, Result,
-    kernels::correlate::Edge,
-    stable_text::{StableText, fields},
-};
+use crate::{Error, Result, kernels::correlate::Edge, stable_text::StableText};
 
 /// The elements beyond the ends of an axis `a b c d`, as in scipy. The pattern repeats if weights reach further than the axis is long.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,17 +38,7 @@ impl Mode {
     }
 }
 
-impl StableText for Mode {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::Reflect => "Reflect".into(),
-            Self::Constant(constant) => format!("Constant({})", constant.stable_text()),
-            Self::Nearest => "Nearest".into(),
-            Self::Mirror => "Mirror".into(),
-            Self::Wrap => "Wrap".into(),
-        }
-    }
-}
+crate::stable_text! { enum Mode { Reflect, Constant(constant), Nearest, Mirror, Wrap } }
 
 /// One value for all filtered axes, or one for each filtered axis, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,14 +113,7 @@ pub enum Rounding {
     Scipy,
 }
 
-impl StableText for Rounding {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::Once => "Once".into(),
-            Self::Scipy => "Scipy".into(),
-        }
-    }
-}
+crate::stable_text! { enum Rounding { Once, Scipy } }
 
 /// Options of a Gaussian filter.
 ///
@@ -210,22 +189,9 @@ impl GaussianOptions {
     }
 }
 
-impl StableText for GaussianOptions {
-    fn stable_text(&self) -> String {
-        let Self { axes, order, mode, truncate, radius, rounding, preserve_range, narrow } = self;
-        fields(
-            "GaussianOptions",
-            &[
-                ("axes", axes),
-                ("order", order),
-                ("mode", mode),
-                ("truncate", truncate),
-                ("radius", radius),
-                ("rounding", rounding),
-                ("preserve_range", preserve_range),
-                ("narrow", narrow),
-            ],
-        )
+crate::stable_text! {
+    struct GaussianOptions {
+        axes, order, mode, truncate, radius, rounding, preserve_range, narrow,
     }
 }
 

@@ -104,9 +104,6 @@ impl<const N: usize> AbsentSums<N> {
     }
 
     /// Adds the rows `rows` of `packed`. Enqueues; does not wait.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn add(&mut self, packed: &Tensor<u32>, rows: &[u64]) -> Result<()> {
         let step = most_rows(packed)?;
         for rows in rows.chunk_by(|a, b| a / step == b / step) {
@@ -143,9 +140,6 @@ impl<const N: usize> AbsentSums<N> {
     }
 
     /// Waits, and returns the sums for each of the N tables of numbers.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn finish(self) -> Result<[Absent; N]> {
         let zeros = |part: PairBlock| {
             let [rows, cols] = [&part.i, &part.j].map(|range| to_usize(range.end - range.start));

@@ -160,9 +160,6 @@ impl Gram {
     }
 
     /// Waits, and returns T, which is symmetric, and exact except for the rounding of s².
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn sums(self) -> Result<Matrix> {
         let unit = power_of_two(-self.products.point());
         self.products.matrix(|sum, _| sum as f64 * unit)

@@ -74,9 +74,6 @@ impl HostPanels {
     }
 
     /// Waits for the last panel. Must be called after the last panel and before [`each`](Self::each).
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn complete(&mut self) -> Result<()> {
         let coming = self.coming.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(coming), Some(panel)) = (coming, self.panels.last_mut()) {

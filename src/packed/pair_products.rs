@@ -275,9 +275,6 @@ impl PairProducts {
     }
 
     /// Adds `rows` rows of `packed` from row `from` on. `terms` returns None for a row that takes no part. Enqueues; does not wait.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn add(
         &mut self,
         packed: &Tensor<u32>,

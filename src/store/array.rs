@@ -15,7 +15,6 @@ use super::{BitPlanes, StoredBytes};
 use crate::{
     DType, Result,
     files::{read_ahead, read_at},
-    stable_text::StableText,
 };
 
 /// The element type of a stored array. There are more of these types than a device computes with.
@@ -65,24 +64,7 @@ impl StoredType {
     }
 }
 
-impl StableText for StoredType {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::Bool => "Bool".into(),
-            Self::I8 => "I8".into(),
-            Self::U8 => "U8".into(),
-            Self::I16 => "I16".into(),
-            Self::U16 => "U16".into(),
-            Self::I32 => "I32".into(),
-            Self::U32 => "U32".into(),
-            Self::I64 => "I64".into(),
-            Self::U64 => "U64".into(),
-            Self::F16 => "F16".into(),
-            Self::F32 => "F32".into(),
-            Self::F64 => "F64".into(),
-        }
-    }
-}
+crate::stable_text! { enum StoredType { Bool, I8, U8, I16, U16, I32, U32, I64, U64, F16, F32, F64 } }
 
 /// An array that callers share with their threads: an `Arc` of any [`ChunkedArray`], whether or not its concrete type is known.
 pub trait SharedArray {

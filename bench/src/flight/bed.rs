@@ -99,6 +99,8 @@ pub(super) fn write(prefix: &Path, variants: u64, samples: u64) -> io::Result<()
 
 #[cfg(test)]
 mod tests {
+    use teatime_genotype::VariantSource;
+
     use super::*;
 
     #[test]

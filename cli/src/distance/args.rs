@@ -65,7 +65,7 @@ pub(crate) struct DistanceArgs {
     ///
     /// As scipy's linkage: single, complete, average (UPGMA), weighted (WPGMA), or ward, which supposes Euclidean distances. Of ibs, by 1 - ibs;
     /// not of `inner_product`. Takes 4 samples² bytes of memory more. A distance that is NaN is an error.
-    #[arg(long, value_name = "METHOD", value_parser = by_name(LINKAGES, Linkage::name))]
+    #[arg(long, value_name = "METHOD", value_parser = by_name(Linkage::ALL, Linkage::name))]
     pub(super) tree: Option<Linkage>,
     /// Write the K nearest of the other samples to each, or of those of STORE2, and how far they are, instead of the matrix
     ///
@@ -216,9 +216,6 @@ const HET_HET: Named<SampleMetric> = &[("1", SampleMetric::Ibs), ("0.5", SampleM
 
 pub(crate) const MISSING: &[Missing] =
     &[Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero, Missing::Propagate];
-
-const LINKAGES: &[Linkage] =
-    &[Linkage::Single, Linkage::Complete, Linkage::Average, Linkage::Weighted, Linkage::Ward];
 
 #[cfg(test)]
 mod tests {

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     if args.loadings {
         // This check comes first: a store whose variants cannot be read has no table of loadings.
         for store in &stores.stores {
-            store.variants(0..store.n_variants().min(1), true)?;
+            store.variants(0..store.n_variants().min(1))?;
             store.forget_variants();
         }
     }

@@ -67,7 +67,7 @@ pub(crate) struct ProjectArgs {
     /// scores come nearer to zero by about the share of those, as in flashpca and plink2. least-squares: the scores that
     /// explain best what is called, as EIGENSOFT's lsqproject: not nearer to zero, but the less certain the fewer
     /// calls there are; NaN for a sample whose calls do not determine them.
-    #[arg(long, value_parser = by_name(METHODS, ProjectMethod::name), default_value = ProjectMethod::default().name())]
+    #[arg(long, value_parser = by_name(ProjectMethod::ALL, ProjectMethod::name), default_value = ProjectMethod::default().name())]
     missing: ProjectMethod,
     /// Largest fraction of the loadings' variants that may not be usable (0 to 1)
     ///
@@ -111,8 +111,6 @@ Examples:
   teatime project new.bed --loadings reference/loadings.tsv.gz --out by-id --match id
   teatime project array.vcz --loadings reference/loadings.tsv.gz --out array \
     --missing least-squares --max-mismatch 0.4";
-
-const METHODS: &[ProjectMethod] = &[ProjectMethod::Mean, ProjectMethod::LeastSquares];
 
 /// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {

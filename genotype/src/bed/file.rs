@@ -45,7 +45,7 @@ teatime::setters! {
 ///
 /// ```
 /// use teatime::{Device, Run};
-/// use teatime_genotype::{DistanceOptions, bed::BedFile, distances};
+/// use teatime_genotype::{DistanceOptions, VariantSource, bed::BedFile, distances};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = |ending: &str| folder.path().join(format!("cohort.{ending}"));
 /// # // Three bytes of header, and two variants of three samples in a byte each.
@@ -150,11 +150,6 @@ impl BedFile {
         Genotypes::plink(vec![Arc::clone(&self.array)], self.n_samples())
     }
 
-    /// Returns the number of lines of the .bim.
-    pub const fn n_variants(&self) -> u64 {
-        self.bim.variants()
-    }
-
     /// Returns the number of lines of the .fam.
     pub const fn n_samples(&self) -> u64 {
         self.samples.len() as u64
@@ -163,34 +158,6 @@ impl BedFile {
     /// Returns the samples, in the order of the .fam; names may occur twice.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
-    }
-
-    /// Gives `f` the contigs of the variants in order: a name, and the number of consecutive variants on it. Reads nothing.
-    ///
-    /// # Errors
-    /// Any error that `f` returns.
-    pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        self.bim.contigs().try_for_each(|(name, variants)| f(name, variants))
-    }
-
-    /// Returns the variants in `range`, with A1 as alternate and A2 as reference allele, whichever
-    /// is counted. PLINK's unknown allele, `0`, becomes `.`, and the genetic position is left out.
-    ///
-    /// Opens the .bim again and reads the range and at most 1,023 lines before it.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a range beyond the end; [`Error::Store`] with the number of the line if any position
-    /// of the .bim is not a number; [`Error::Io`] and [`Error::Store`] for a .bim that changed since it was opened.
-    pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
-        self.read(range, true)
-    }
-
-    /// Returns the variants in `range` as [`variants`](Self::variants) does, but with 0 for every position; positions need not be numbers.
-    ///
-    /// # Errors
-    /// Fails as [`variants`](Self::variants) does, but not for positions.
-    pub fn variants_without_positions(&self, range: Range<u64>) -> Result<Vec<Variant>> {
-        self.read(range, false)
     }
 
     fn read(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
@@ -202,17 +169,28 @@ impl BedFile {
     }
 }
 
+/// A1 is the alternate and A2 the reference allele, whichever is counted. PLINK's unknown allele, `0`, becomes `.`, and the genetic position is
+/// left out. Each call for variants opens the .bim again, and reads the range and at most 1,023 lines before it; contigs are kept.
 impl VariantSource for BedFile {
     fn n_variants(&self) -> u64 {
-        self.n_variants()
+        self.bim.variants()
     }
 
-    fn variants(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
-        if positions { self.variants(range) } else { self.variants_without_positions(range) }
+    /// Returns the variants in `range`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a range beyond the end; [`Error::Store`] with the number of the line if any position
+    /// of the .bim is not a number; [`Error::Io`] and [`Error::Store`] for a .bim that changed since it was opened.
+    fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        self.read(range, true)
+    }
+
+    fn variants_without_positions(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+        self.read(range, false)
     }
 
     fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        self.contigs(f)
+        self.bim.contigs().try_for_each(|(name, variants)| f(name, variants))
     }
 }
 

@@ -11,7 +11,7 @@ use teatime::{ChunkedArray, Device, Error, Run, assert_err, random::philox, stor
 
 use super::*;
 use crate::{
-    GenotypeKind, Genotypes, PcaOptions,
+    GenotypeKind, Genotypes, PcaOptions, VariantSource,
     intake::Form,
     pca,
     tests::{assert_refused as refused, fixture},

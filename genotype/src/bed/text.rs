@@ -1,7 +1,6 @@
 //! The tables of samples and variants that belong to a .bed: text in columns, separated by tabs or spaces.
 
 use std::{
-    collections::HashMap,
     fs::File,
     io::{BufRead, BufReader, Read, Seek, SeekFrom},
     ops::Range,
@@ -11,7 +10,7 @@ use std::{
 
 use teatime::{Error, Result};
 
-use crate::{Variant, to_usize};
+use crate::{Variant, names::Names, to_usize};
 
 /// The maximum number of bytes of a line, so that a file without line breaks is not read into memory whole.
 const MAX_LINE: u64 = 16 << 20;
@@ -73,8 +72,7 @@ pub(super) struct Bim {
 /// The contigs of the variants, in order.
 #[derive(Debug, Default)]
 struct Contigs {
-    names: Vec<Arc<str>>,
-    numbers: HashMap<Arc<str>, u32>,
+    names: Names,
     /// For each run, the index of the contig's name and the number of consecutive variants on that contig.
     runs: Vec<(u32, u64)>,
 }
@@ -82,19 +80,12 @@ struct Contigs {
 impl Contigs {
     fn push(&mut self, name: &str) {
         if let Some((number, variants)) = self.runs.last_mut()
-            && *self.names[*number as usize] == *name
+            && *self.names.names[*number as usize] == *name
         {
             *variants += 1;
             return;
         }
-        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        let number = self.numbers.get(name).copied().unwrap_or(next);
-        if number == next {
-            let name: Arc<str> = name.into();
-            self.names.push(Arc::clone(&name));
-            self.numbers.insert(name, number);
-        }
-        self.runs.push((number, 1));
+        self.runs.push((self.names.number(name), 1));
     }
 }
 
@@ -129,7 +120,8 @@ impl Bim {
 
     /// Returns the contigs of the variants in order, each with the number of consecutive variants on it.
     pub(super) fn contigs(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.contigs.runs.iter().map(|(number, variants)| (&*self.contigs.names[*number as usize], *variants))
+        let Contigs { names, runs } = &self.contigs;
+        runs.iter().map(|(number, variants)| (&*names.names[*number as usize], *variants))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -6,27 +6,19 @@ use teatime::{
     packed::{Panel, Weight, WeightedSums},
 };
 
-use crate::{memory::f32_blocks, reader::Reader, to_usize};
+use crate::{memory::f32_blocks, panel_sum::PanelSum, reader::Reader, to_usize};
 
 /// Sums over the panels that have missing calls.
-pub(super) enum MissingSums {
-    /// Integer sums over packed rows.
-    Packed(WeightedSums),
-    /// Integers in f32 over a block, and a [`BlockSum`] across blocks.
-    Dense(BlockSum),
-}
+pub(super) struct MissingSums(PanelSum<WeightedSums>);
 
 impl MissingSums {
     /// Creates empty sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn new(reader: &Reader) -> Result<Self> {
-        let n = reader.samples();
-        Ok(match reader.form.is_packed() {
-            true => Self::Packed(WeightedSums::new(&reader.device, n, 1)?),
-            false => Self::Dense(BlockSum::new(&reader.device, 1, n)?),
-        })
+        let (device, n) = (&reader.device, reader.samples());
+        Ok(Self(match reader.form.is_packed() {
+            true => PanelSum::Packed(WeightedSums::new(device, n, 1)?),
+            false => PanelSum::Dense(Box::new(BlockSum::new(device, 1, n)?)),
+        }))
     }
 
     /// Returns the memory of the sums, and of adding a panel.
@@ -41,18 +33,15 @@ impl MissingSums {
     }
 
     /// Adds a panel to the sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         if !panel.missing {
             return Ok(());
         }
-        match self {
-            Self::Packed(sums) => {
+        match &mut self.0 {
+            PanelSum::Packed(sums) => {
                 sums.add(panel.packed()?, |_, _, weights| weights.fill(Weight { one: 0, missing: 1 }))
             }
-            Self::Dense(sums) => {
+            PanelSum::Dense(sums) => {
                 let count = panel.rows.end - panel.rows.start;
                 let ones = Tensor::from_slice(&reader.device, &vec![1f32; to_usize(count)], &[count, 1])?;
                 sums.add(&matmul_tn(&ones, &panel.absent()?)?)
@@ -61,15 +50,12 @@ impl MissingSums {
     }
 
     /// Waits for the sums, and returns the number of missing calls of each sample.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn finish(self) -> Result<Vec<u64>> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
         let whole = |count: &f64| *count as u64;
-        let sums = match self {
-            Self::Packed(sums) => sums.finish(|_, sum| sum as f64)?,
-            Self::Dense(sums) => sums.finish()?,
+        let sums = match self.0 {
+            PanelSum::Packed(sums) => sums.finish(|_, sum| sum as f64)?,
+            PanelSum::Dense(sums) => sums.finish()?,
         };
         Ok(sums.data().iter().map(whole).collect())
     }

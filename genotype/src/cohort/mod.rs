@@ -393,9 +393,6 @@ impl Cohort {
 
     /// Moves genotypes off a device that has no more memory. Packed genotypes go to the host if its budget holds them in addition to `needs`;
     /// others are dropped. Genotypes on the host, part of which is on the device at a time, are dropped too. Returns true if there were any.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn leave_device(&self, needs: Needs) -> Result<bool> {
         if self.memory.shared || self.residency() == Residency::Store {
             return Ok(false);
@@ -480,9 +477,6 @@ type AddPanel<'a, T> = dyn FnMut(&mut T, &Reader, &Panel, &[Stats]) -> Result<()
 
 /// Calls `f` with less and less of the device's memory, since other programs may hold memory that the plan counted
 /// on: fewer panels stay there, or another method is chosen. The last try has the smallest budget that would do.
-///
-/// # Errors
-/// Any error of `f`.
 pub(crate) fn with_less_memory<T>(
     device: &Device,
     run: &Run,

@@ -18,9 +18,6 @@ const PART: usize = 1 << 16;
 impl Cohort {
     /// Calls `work` with the genotypes as a matrix (variants, samples), each variant centred and scaled by `rule`; also returns the totals
     /// over all variants. Genotypes that did not stay in memory are read by the settings `reading`.
-    ///
-    /// # Errors
-    /// Any error of starting threads, and of `work`.
     pub(super) fn standardized<T>(
         &self,
         rule: ScaleRule,

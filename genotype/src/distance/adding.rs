@@ -45,9 +45,6 @@ impl Variants {
     }
 
     /// Counts variants by the sums of their dosages; returns the sums of each variant that takes part, none for others.
-    ///
-    /// # Errors
-    /// Any error of starting threads.
     pub(super) fn kept(&mut self, reader: &Reader, stats: &[Stats]) -> Result<Vec<Option<Stats>>> {
         Ok(reader.device.pool()?.install(|| {
             let scales = self.rule.scales(stats);
@@ -159,9 +156,6 @@ impl Accumulator {
     }
 
     /// Adds some rows of a panel, given the sums of these rows, where all panels come from one reader.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn add(
         &mut self,
         reader: &Reader,
@@ -192,9 +186,6 @@ impl Accumulator {
     }
 
     /// Waits for the sums of the [diagonal](ColumnPairs::Diagonal), over genotypes that two bits hold.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn finish_diagonal(self) -> Result<PackedDiagonal> {
         match self.pairs {
             Pairs::Packed(pairs) => pairs.finish_diagonal(),
@@ -203,9 +194,6 @@ impl Accumulator {
     }
 
     /// Waits for the distances; those of a band need the sums of the `diagonal`.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn finish(self, diagonal: Option<&PackedDiagonal>) -> Result<Found> {
         match (self.pairs, diagonal) {
             (Pairs::Packed(pairs), Some(diagonal)) => pairs.finish_columns(diagonal),
@@ -218,9 +206,6 @@ impl Accumulator {
     }
 
     /// Waits for the sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(super) fn export(self) -> Result<PartialSums> {
         match self.pairs {
             Pairs::Packed(pairs) => pairs.export(),
@@ -230,9 +215,6 @@ impl Accumulator {
 }
 
 /// Waits for the sums over `variants`; the other variants were added as zeros or as missing.
-///
-/// # Errors
-/// Any error of the device.
 fn export(sums: &Partial, variants: u64) -> Result<PartialSums> {
     let mut sums = sums.export()?;
     match sums.missing {

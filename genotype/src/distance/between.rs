@@ -1,8 +1,8 @@
 //! Distances of the samples of one genotype matrix from the samples of another.
 
-mod reading;
+mod chains;
 
-use std::ops::Range;
+use std::{ops::Range, time::Instant};
 
 use teatime::{
     Device, Error, Needs, Result, Run, Status, Tensor,
@@ -12,7 +12,7 @@ use teatime::{
     stream::{StreamStats, digest},
 };
 
-use self::reading::{Chain, plan, read_both};
+use self::chains::Chain;
 use super::{
     DistanceFacts, DistanceOptions, Distances,
     adding::{Accumulator, Pairs, row},
@@ -20,9 +20,9 @@ use super::{
 };
 use crate::{
     cohort::with_less_memory,
-    memory::Memory,
+    memory::{Memory, Wishes, blocks, stream},
     project::Match,
-    reader::{Reader, block_rows},
+    reader::{CountedPanel, Panels, Reader, Reading, block_rows},
     source::{Genotypes, check_extents},
     to_usize,
 };
@@ -110,24 +110,28 @@ fn attempt(
     // The sums are made once memory is planned.
     let (mut adding, mut digested, mut stats) = (None, 0, StreamStats::default());
     for (number, chain) in (0..).zip(chains) {
-        let reader = |side: usize| {
-            let part = sides[side].part(&chain.rows[side])?;
-            let reader = Reader::in_blocks(&part, device, false, block_rows(samples[0] + samples[1]))?;
-            Ok::<_, Error>(memory.in_steps(reader))
-        };
-        let readers = [reader(0)?, reader(1)?];
+        let readers = readers(&memory, sides, chain, device)?;
         let need = Accumulator::needs(&readers, options, &pairs) + Needs::host(host);
-        let reading = plan(&memory, &readers, need)?;
+        let readings = plan(&memory, &readers, need)?;
         let adding = match &mut adding {
             Some(adding) => adding,
             none => none.insert(Accumulator::new(&readers, variants, options, &pairs)?),
         };
         let pass = Pass::new(run, Status::new(number, passes, readers[0].variants()));
-        let read = read_both(&readers, reading, &pass, &mut |panels, rows| {
-            let swapped = &chain.swapped[to_usize(rows.start)..to_usize(rows.end)];
-            add(adding, &mut digested, &readers, panels, &rows, swapped)
-        })?;
-        stats.add(&read);
+        let rows = readers[0].whole_panel(readings[0]);
+        let panels = |side: usize| Panels::new(&readers[side], readings[side], rows, &run.cancel);
+        let (mut own, mut others) = (panels(0)?, panels(1)?);
+        while let Some(first) = own.next(Some(&pass))?
+            && let Some(second) = others.next(None)?
+        {
+            let started = Instant::now();
+            add(adding, &mut digested, &readers, [&first, &second], &chain.swapped)?;
+            own.blocks.stats.compute += started.elapsed();
+        }
+        let [own, others] = [own.blocks.stats, others.blocks.stats];
+        stats.add(&own);
+        stats.add(&others);
+        stats.peak_chunk_bytes = stats.peak_chunk_bytes.max(own.peak_chunk_bytes + others.peak_chunk_bytes);
     }
     let Some(adding) = adding else {
         unreachable!("there should be a chain of variants");
@@ -145,31 +149,56 @@ fn attempt(
     Distances::new(adding.finish(None)?, facts, &sides[0])
 }
 
-/// Adds `rows`, which are in a panel of each matrix, with the sums of all rows of both panels, and digests the sums of these rows.
+/// Returns the readers of a chain's variants in both matrices, with panels of the same number of rows.
+fn readers(memory: &Memory, sides: &[Genotypes; 2], chain: &Chain, device: &Device) -> Result<[Reader; 2]> {
+    let block = block_rows(sides[0].samples() + sides[1].samples());
+    let reader = |side: usize| {
+        let part = sides[side].part(&chain.rows[side])?;
+        Ok::<_, Error>(memory.in_steps(Reader::in_blocks(&part, device, false, block)?))
+    };
+    let readers = [reader(0)?, reader(1)?];
+    let [own, others] = readers.each_ref().map(|reader| reader.panel_rows(reader.step_bytes));
+    Ok(readers.map(|reader| Reader { step_bytes: own.min(others) * reader.held_row_bytes(), ..reader }))
+}
+
+/// Plans how both matrices are read within the budget.
+///
+/// # Errors
+/// [`Error::Budget`] with the smallest budget that would do.
+fn plan(memory: &Memory, [reader, other]: &[Reader; 2], needs: Needs) -> Result<[Reading; 2]> {
+    let needs = needs + stream(other) + blocks(other);
+    let ahead = other.plan.ahead(other.device.pool()?.current_num_threads() as u64);
+    let with_ahead = needs + Needs::host(ahead);
+    let (needs, ahead) = if memory.fits(reader, with_ahead) { (with_ahead, ahead) } else { (needs, 0) };
+    let prefetch = other.plan.largest_need().saturating_add(ahead);
+    let others = Reading { panel_bytes: other.step_bytes, prefetch, upload_rows: other.plan.block_rows() };
+    Ok([memory.allow(reader, needs, Wishes::default())?.reading, others])
+}
+
+/// Adds the rows of a panel of each matrix, and digests their sums. `swapped` is of all rows.
 fn add(
     adding: &mut Accumulator,
     digested: &mut u64,
     readers: &[Reader; 2],
-    panels: [(&Panel, &[Stats]); 2],
-    rows: &Range<u64>,
+    [(own, of_own), (others, of_others)]: [&CountedPanel; 2],
     swapped: &[bool],
 ) -> Result<()> {
-    let stats = panels.map(|(panel, stats)| &stats[panel.places(rows)]);
-    for stats in stats[0].iter().zip(stats[1]).flat_map(|(one, other)| [one, other]) {
+    let rows = &own.rows;
+    let swapped = &swapped[to_usize(rows.start)..to_usize(rows.end)];
+    for stats in of_own.iter().zip(of_others).flat_map(|(one, other)| [one, other]) {
         *digested = digest(*digested, bytemuck::bytes_of(&[stats.sum.to_bits(), stats.count]));
     }
     let ploidy = readers[0].genotypes.ploidy();
-    let of_both = stats[0].iter().zip(stats[1]).zip(swapped);
+    let of_both = of_own.iter().zip(of_others).zip(swapped);
     let of_both = of_both.map(|((one, other), swapped)| both(one, other, swapped.then_some(ploidy as f64)));
     let kept = adding.variants.kept(&readers[0], &of_both.collect::<Vec<_>>())?;
-    let panels = panels.map(|(panel, _)| panel);
     match &mut adding.pairs {
         Pairs::Packed(pairs) => {
             let columns = readers[1].samples();
             let padding = columns.next_multiple_of(64) - columns;
             let padded = |stats: Stats| Stats { count: stats.count + padding, ..stats };
             let kept = kept.iter().map(|kept| kept.map(padded));
-            pairs.add(&beside(readers, panels, rows, swapped)?, 0, &kept.collect::<Vec<_>>())
+            pairs.add(&beside(readers, [own, others], swapped)?, 0, &kept.collect::<Vec<_>>())
         }
         Pairs::Real { sums, missing } => readers[0].blocks(rows).try_for_each(|block| {
             let of_block = to_usize(block.start - rows.start)..to_usize(block.end - rows.start);
@@ -180,8 +209,8 @@ fn add(
                 Some(_) if *swapped => [ploidy as f32, -1.0, f32::NAN],
                 _ => *row,
             });
-            let x = numbers(&readers[0], panels[0], &block, &table)?;
-            let y = numbers(&readers[1], panels[1], &block, &turned.collect::<Vec<_>>())?;
+            let x = numbers(&readers[0], own, &block, &table)?;
+            let y = numbers(&readers[1], others, &block, &turned.collect::<Vec<_>>())?;
             sums.add(&x, Some(&y))
         }),
     }
@@ -202,19 +231,14 @@ fn both(one: &Stats, other: &Stats, turned: Option<f64>) -> Stats {
 }
 
 /// Puts packed rows of the second matrix side by side with the same rows of the first; dosages of swapped variants become the ploidy less the dosage.
-fn beside(
-    readers: &[Reader; 2],
-    panels: [&Panel; 2],
-    rows: &Range<u64>,
-    swapped: &[bool],
-) -> Result<Tensor<u32>> {
+fn beside(readers: &[Reader; 2], panels: [&Panel; 2], swapped: &[bool]) -> Result<Tensor<u32>> {
     let [Entries::Packed(first), Entries::Packed(others)] = panels.map(|panel| &panel.entries) else {
         unreachable!("dosages that are packed should be held so");
     };
     let turned = if readers[0].genotypes.ploidy() == 1 { [1, 0, 2, 3] } else { [2, 1, 0, 3] };
     let codes = swapped.iter().map(|&swapped| if swapped { turned } else { [0, 1, 2, 3] });
-    let side = |packed, side: usize| (packed, readers[side].samples(), rows.start - panels[side].rows.start);
-    side_by_side(side(others, 1), side(first, 0), &codes.collect::<Vec<_>>())
+    let [own, with] = readers.each_ref().map(Reader::samples);
+    side_by_side((others, with, 0), (first, own, 0), &codes.collect::<Vec<_>>())
 }
 
 /// Returns a block of rows of a panel in f32, with the rows of `table` for [`standardize`].

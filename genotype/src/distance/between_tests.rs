@@ -7,6 +7,7 @@ use teatime::{
 };
 
 use super::{
+    neighbors_tests::check,
     tests::{METRICS, options},
     *,
 };
@@ -228,9 +229,8 @@ fn other_metrics_and_dosages() {
     };
     let diploid = Case::new(600, [12, 17], |x| 2 - x);
     let triploid = Case::new(600, [12, 17], |x| 3 - x);
-    let mut haploid = Case::new(600, [12, 17], |x| 1 - x.min(1));
-    haploid.joint.iter_mut().chain(&mut haploid.sides[0]).for_each(|x| *x = (*x).min(1));
-    haploid.sides[1].iter_mut().for_each(|x| *x = (*x).min(1));
+    let haploid: Vec<i8> = dosages(600, 29).into_iter().map(|x| x.min(1)).collect();
+    let haploid = Case::of(&haploid, [12, 17], |x| 1 - x);
     let cases = [
         (&diploid, diploid.stores(chunked)),
         (&diploid, diploid.stores(as_f32)),
@@ -251,28 +251,6 @@ fn other_metrics_and_dosages() {
     }
 }
 
-/// The .bed file and the store have the same samples.
-#[cfg(feature = "zarr")]
-#[test]
-fn a_bed_and_a_store() {
-    let bed = crate::bed::BedFile::open(crate::tests::fixture("plink1/biallelic.bed"))
-        .unwrap()
-        .genotypes()
-        .unwrap();
-    let store = crate::tests::stored("biallelic.vcz", None);
-    let variants = u32::try_from(store.variants()).unwrap();
-    let matches: Vec<_> = (0..variants).map(|row| Some(Match::Same(row))).collect();
-    for metric in METRICS {
-        let options = options(metric);
-        let expected = distances(&store, &Device::cpu(), &options, &Run::default()).unwrap();
-        for [one, other] in [[&bed, &store], [&store, &bed]] {
-            let pairs = SamplePairs::between(one, other, &matches);
-            let result = distances(pairs, &Device::cpu(), &options, &Run::default());
-            assert!(result.unwrap().matrix == expected.matrix, "{metric:?}");
-        }
-    }
-}
-
 /// There are few variants, so that many distances are equal.
 #[test]
 fn the_nearest_are_what_a_sort_says() {
@@ -281,22 +259,8 @@ fn the_nearest_are_what_a_sort_says() {
     {
         let case = Case::new(20, [13, 70], |x| 2 - x);
         let (stores, options) = (case.stores(chunked), options(metric));
-        let all = case.compute(&stores, &options, &Run::default()).unwrap();
         for k in [1, 9, 70] {
-            let found =
-                sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, k, &Run::default()).unwrap();
-            assert_eq!(
-                (found.facts.others, found.undefined, found.facts.digest),
-                (Some(70), all.undefined, all.facts.digest)
-            );
-            assert_eq!((found.facts.counts, found.bands), (all.facts.counts, None));
-            for (row, indices) in found.nearest.indices.chunks(k).enumerate() {
-                let sign = if metric == SampleMetric::IbsOfAlleles { -1.0 } else { 1.0 };
-                let mut sorted: Vec<(u64, f64)> = (0..).zip(all.matrix.row(row).iter().copied()).collect();
-                sorted.sort_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)));
-                let nearest = indices.iter().copied().zip(found.nearest.distances.row(row).iter().copied());
-                assert!(nearest.eq(sorted.into_iter().take(k)), "{metric:?} {k} {row}");
-            }
+            assert_eq!(check(case.pairs(&stores), &options, k, &Run::default()), None);
         }
         for k in [0, 71] {
             let error = sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, k, &Run::default())
@@ -370,33 +334,24 @@ fn stores() {
         };
         assert_eq!(values, expected.data());
     }
-    for (name, extent) in [("sample_id", 3), ("sample_id_with", 2)] {
+    let axes = std::fs::read_to_string(path.join("distance/.zattrs")).unwrap();
+    assert!(axes.contains("samples_with"), "{axes}");
+    let (options, run) = (DistanceOptions::default(), Run::default());
+    let stores = case.stores(chunked);
+    let nearest = sample_neighbors(case.pairs(&stores), &Device::cpu(), &options, 1, &run).unwrap();
+    let of_nearest = scratch.path().join("n.zarr");
+    assert!(nearest.write_zarr(&of_nearest, &["a", "b", "c"], None).is_err());
+    nearest.write_zarr(&of_nearest, &["a", "b", "c"], Some(&["d", "e"])).unwrap();
+    let array = ZarrArray::open(&of_nearest, "neighbor", MissingChunk::Error).unwrap();
+    let bytes: Vec<u8> = nearest.nearest.indices.iter().flat_map(|number| number.to_le_bytes()).collect();
+    assert_eq!((array.shape(), &*array.read_chunk(&[0, 0]).unwrap().bytes), (&[3, 1][..], &*bytes));
+    for (path, name, extent) in
+        [(&path, "sample_id", 3), (&path, "sample_id_with", 2), (&of_nearest, "sample_id_with", 2)]
+    {
         let metadata = std::fs::read_to_string(path.join(name).join(".zarray")).unwrap();
         let metadata: serde_json::Value = serde_json::from_str(&metadata).unwrap();
         assert_eq!(metadata["shape"], serde_json::json!([extent]));
     }
-    let axes = std::fs::read_to_string(path.join("distance/.zattrs")).unwrap();
-    assert!(axes.contains("samples_with"), "{axes}");
-    let stores = case.stores(chunked);
-    let nearest = sample_neighbors(
-        case.pairs(&stores),
-        &Device::cpu(),
-        &DistanceOptions::default(),
-        1,
-        &Run::default(),
-    )
-    .unwrap();
-    let path = scratch.path().join("n.zarr");
-    assert!(nearest.write_zarr(&path, &["a", "b", "c"], None).is_err());
-    nearest.write_zarr(&path, &["a", "b", "c"], Some(&["d", "e"])).unwrap();
-    let array = ZarrArray::open(&path, "neighbor", MissingChunk::Error).unwrap();
-    let bytes: Vec<u8> = nearest.nearest.indices.iter().flat_map(|number| number.to_le_bytes()).collect();
-    assert_eq!((array.shape(), &*array.read_chunk(&[0, 0]).unwrap().bytes), (&[3, 1][..], &*bytes));
-    let metadata = std::fs::read_to_string(path.join("sample_id_with/.zarray")).unwrap();
-    assert_eq!(
-        serde_json::from_str::<serde_json::Value>(&metadata).unwrap()["shape"],
-        serde_json::json!([2])
-    );
 }
 
 #[test]

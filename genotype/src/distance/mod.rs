@@ -124,7 +124,7 @@ pub struct DistanceFacts {
     pub digest: u64,
     /// The memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
     pub memory: Budget,
-    /// The time that each step took. For two matrices, waiting for chunks counts in both readings.
+    /// The time that each step took.
     pub stats: StreamStats,
 }
 

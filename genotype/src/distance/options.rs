@@ -4,7 +4,6 @@ use teatime::{
     Error, Result,
     distance::{Metric, Missing},
     linalg::Matrix,
-    stable_text::{StableText, fields},
 };
 
 use super::{OP, tree::Linkage};
@@ -27,15 +26,7 @@ pub enum SampleMetric {
     IbsOfAlleles,
 }
 
-impl StableText for SampleMetric {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::Of(metric) => format!("Of({})", metric.stable_text()),
-            Self::Ibs => "Ibs".into(),
-            Self::IbsOfAlleles => "IbsOfAlleles".into(),
-        }
-    }
-}
+teatime::stable_text! { enum SampleMetric { Of(metric), Ibs, IbsOfAlleles } }
 
 impl Default for SampleMetric {
     /// Returns the Euclidean metric.
@@ -99,21 +90,7 @@ pub struct DistanceOptions {
     pub merge_alleles: bool,
 }
 
-impl StableText for DistanceOptions {
-    fn stable_text(&self) -> String {
-        let Self { metric, missing, filter, tree, merge_alleles } = self;
-        fields(
-            "DistanceOptions",
-            &[
-                ("metric", metric),
-                ("missing", missing),
-                ("filter", filter),
-                ("tree", tree),
-                ("merge_alleles", merge_alleles),
-            ],
-        )
-    }
-}
+teatime::stable_text! { struct DistanceOptions { metric, missing, filter, tree, merge_alleles } }
 
 teatime::setters! {
     DistanceOptions {

@@ -1,6 +1,6 @@
 //! Hierarchical clustering of samples by their distances, and its tree.
 
-use teatime::{Error, Result, linalg::Matrix, stable_text::StableText};
+use teatime::{Error, Result, linalg::Matrix};
 
 use super::OP;
 
@@ -23,30 +23,15 @@ pub enum Linkage {
     Ward,
 }
 
-impl StableText for Linkage {
-    fn stable_text(&self) -> String {
-        match self {
-            Self::Single => "Single".into(),
-            Self::Complete => "Complete".into(),
-            Self::Average => "Average".into(),
-            Self::Weighted => "Weighted".into(),
-            Self::Ward => "Ward".into(),
-        }
+teatime::stable_text! { enum Linkage { Single, Complete, Average, Weighted, Ward } }
+
+teatime::names! {
+    Linkage {
+        Single = "single", Complete = "complete", Average = "average", Weighted = "weighted", Ward = "ward",
     }
 }
 
 impl Linkage {
-    /// Returns the linkage's name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::Complete => "complete",
-            Self::Average => "average",
-            Self::Weighted => "weighted",
-            Self::Ward => "ward",
-        }
-    }
-
     fn method(self) -> kodama::Method {
         match self {
             Self::Single => kodama::Method::Single,

@@ -34,15 +34,7 @@ pub enum GrmMethod {
     VanRaden1,
 }
 
-impl GrmMethod {
-    /// Returns the method's name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gcta => "gcta",
-            Self::VanRaden1 => "vanraden1",
-        }
-    }
-}
+teatime::names! { GrmMethod { Gcta = "gcta", VanRaden1 = "vanraden1" } }
 
 /// The rule for missing calls. Both rules give the same result if no call is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,15 +50,7 @@ pub enum MissingCalls {
     Mean,
 }
 
-impl MissingCalls {
-    /// Returns the rule's name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pairwise => "pairwise",
-            Self::Mean => "mean",
-        }
-    }
-}
+teatime::names! { MissingCalls { Pairwise = "pairwise", Mean = "mean" } }
 
 /// Options of [`grm`](crate::grm()).
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,34 +1,7 @@
 //! Names of alleles, and comparisons of the alleles of two variants.
 
-use std::{collections::HashMap, sync::Arc};
-
 /// The name of an unknown allele, contig or id.
 pub(super) const UNKNOWN: &str = ".";
-
-/// Distinct names, and the index of each.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    numbers: HashMap<Arc<str>, u32>,
-    pub(super) names: Vec<Arc<str>>,
-}
-
-impl Names {
-    /// Returns the index of a name, which is added if it is new.
-    pub(super) fn number(&mut self, name: &str) -> u32 {
-        if let Some(number) = self.get(name) {
-            return number;
-        }
-        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        let name: Arc<str> = name.into();
-        self.numbers.insert(Arc::clone(&name), next);
-        self.names.push(name);
-        next
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<u32> {
-        self.numbers.get(name).copied()
-    }
-}
 
 /// Returns the alleles that are not counted, a tab, and the counted ones. Names are in upper case, and sorted; [`UNKNOWN`] stands for none.
 pub(super) fn pair(other: &str, counted: &str) -> String {

@@ -4,9 +4,9 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use super::{
     Key, Match, MatchBy, MatchCounts, NOWHERE, ReferenceCounts, VariantIndex, VariantMatches,
-    alleles::{Fit, Names, are_same, fit, has, is_unknown, pair},
+    alleles::{Fit, are_same, fit, has, is_unknown, pair},
 };
-use crate::{contig::Karyotype, variant::Variant};
+use crate::{contig::Karyotype, names::Names, variant::Variant};
 
 /// A reference's variants in the order of their keys, and the matches so far.
 pub(super) struct Matching<'a> {

@@ -10,12 +10,13 @@ use teatime::{Device, Error, Result, Run, Status, linalg::Pass};
 
 pub use self::counts::{GenotypeCounts, MatchCounts, ReferenceCounts};
 use self::{
-    alleles::{Names, UNKNOWN, pair},
+    alleles::{UNKNOWN, pair},
     matcher::Matching,
 };
 use crate::{
     carried::carried_alleles,
     contig::{ContigClass, ContigRuns, Karyotype},
+    names::Names,
     project::Match,
     source::{GenotypeKind, Genotypes},
     variant::{Variant, VariantReader, VariantSource},
@@ -35,15 +36,9 @@ pub enum MatchBy {
     Id,
 }
 
-impl MatchBy {
-    /// Returns the property's name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Position => "position",
-            Self::Id => "id",
-        }
-    }
+teatime::names! { MatchBy { Position = "position", Id = "id" } }
 
+impl MatchBy {
     /// Returns true if a variant has a position, or an id. PLINK writes contig 0 or position 0 for an unknown position; rows of plain arrays
     /// have positions but no contig.
     fn knows(self, contig: &str, position: u64, id: &str) -> bool {

@@ -32,15 +32,7 @@ pub enum ProjectMethod {
     LeastSquares,
 }
 
-impl ProjectMethod {
-    /// Returns the method's name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::LeastSquares => "least-squares",
-        }
-    }
-}
+teatime::names! { ProjectMethod { Mean = "mean", LeastSquares = "least-squares" } }
 
 /// The result of a projection: new samples on the components of a reference.
 #[derive(Clone, Debug)]

@@ -21,9 +21,6 @@ const LEAST: usize = 64;
 
 /// Computes the scores t of each sample that minimise Σ (z - Σ u t)² over the variants called in it, with z its standardised
 /// dosages and u the loadings; NaN if those variants do not determine them. Returns the scores, and the number of samples with NaN.
-///
-/// # Errors
-/// Any error of starting threads.
 pub(crate) fn solve(totals: Totals, reference: &ReferenceLoadings, device: &Device) -> Result<(Matrix, u64)> {
     let Totals { mut scores, called, normal, rounding } = totals;
     let (Some(mut normal), k) = (normal, reference.components()) else { return Ok((scores, 0)) };

@@ -1,8 +1,10 @@
 //! The sums of a projection for each sample.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use teatime::{
-    Device, Needs, Result, Tensor,
+    Device, Error, Needs, Result, Tensor,
     linalg::{BlockSum, Matrix, matmul_tn},
     packed::{Panel, Weight, WeightedSums, weight_unit},
 };
@@ -13,7 +15,8 @@ use super::{
 };
 use crate::{
     memory::f32_blocks,
-    part::{CohortPart, PartSums, SumValues},
+    panel_sum::PanelSum,
+    part::{CohortPart, PartSums},
     reader::Reader,
     to_usize,
 };
@@ -45,59 +48,45 @@ pub(crate) struct Totals {
     pub(super) rounding: Vec<f64>,
 }
 
-/// The sums of a projection, to which panels are added one after the other.
+/// The sums of a projection, to which panels are added one after the other. Those over rows that are not packed are transposed, as in
+/// `PanelMap`'s product with the normal matrix.
 pub(crate) struct ProjectionSums<'a> {
     pub(crate) matched: Matched<'a>,
-    form: Form,
-}
-
-enum Form {
-    /// Integer sums over packed rows.
-    Packed(Units, Packed),
-    Dense(Box<Dense>),
-}
-
-/// Sums of packed rows.
-struct Packed {
-    /// The sums for each component and, in the last column, the number of missing calls.
-    scores: WeightedSums,
-    /// The products of loadings over the missing calls.
-    normal: Option<WeightedSums>,
-}
-
-/// Sums in f32 over a block, and [`BlockSum`]s across blocks. They are transposed, as in `PanelMap`'s product with the normal matrix.
-struct Dense {
-    scores: BlockSum,
-    missing: BlockSum,
-    normal: Option<BlockSum>,
+    units: Units,
+    /// The sums for each component; over packed rows, in the last column, the number of missing calls.
+    scores: PanelSum<WeightedSums>,
+    /// The number of missing calls, unless the scores have it.
+    missing: Option<PanelSum<WeightedSums>>,
+    /// The products of loadings: over the missing calls of packed rows, or over the calls of other rows.
+    normal: Option<PanelSum<WeightedSums>>,
 }
 
 impl<'a> ProjectionSums<'a> {
     /// Creates empty sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn new(reader: &Reader, matched: Matched<'a>) -> Result<Self> {
         let (variants, n) = (reader.variants(), reader.samples());
         let (device, k) = (&reader.device, matched.reference.components());
         let least_squares = matched.method == ProjectMethod::LeastSquares;
         let products = least_squares.then(|| triangle(k));
-        let form = if reader.form.is_packed() {
+        let is_packed = reader.form.is_packed();
+        if is_packed {
             let columns = [Some(k + 1), products].into_iter().flatten();
             let programs = columns.flat_map(|columns| WeightedSums::programs(device, n, columns, variants));
             device.prepare(programs.collect())?;
-            let scores = WeightedSums::new(device, n, k + 1)?;
-            let normal = products.map(|columns| WeightedSums::new(device, n, columns)).transpose()?;
-            Form::Packed(Units::new(matched), Packed { scores, normal })
-        } else {
-            let sum = |columns: usize| BlockSum::new(device, columns as u64, n);
-            Form::Dense(Box::new(Dense {
-                scores: sum(k)?,
-                missing: sum(1)?,
-                normal: products.map(sum).transpose()?,
-            }))
+        }
+        let sum = |columns: usize| {
+            Ok::<_, Error>(match is_packed {
+                true => PanelSum::Packed(WeightedSums::new(device, n, columns)?),
+                false => PanelSum::Dense(Box::new(BlockSum::new(device, columns as u64, n)?)),
+            })
         };
-        Ok(Self { matched, form })
+        Ok(Self {
+            matched,
+            units: Units::new(matched),
+            scores: sum(k + usize::from(is_packed))?,
+            missing: (!is_packed).then(|| sum(1)).transpose()?,
+            normal: products.map(sum).transpose()?,
+        })
     }
 
     /// Returns the memory that the sums take, with what makes them.
@@ -125,42 +114,70 @@ impl<'a> ProjectionSums<'a> {
     }
 
     /// Adds a panel to the sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         let matched = self.matched;
-        match &mut self.form {
-            Form::Packed(units, sums) if matched.any(&panel.rows) => sums.add(panel, matched, units),
-            Form::Packed(..) => Ok(()),
-            Form::Dense(sums) => reader.blocks(&panel.rows).try_for_each(|rows| {
-                if matched.any(&rows) { sums.add(reader, panel, rows, matched) } else { Ok(()) }
+        match self.scores {
+            PanelSum::Packed(_) if matched.any(&panel.rows) => self.add_packed(panel),
+            PanelSum::Packed(_) => Ok(()),
+            PanelSum::Dense(_) => reader.blocks(&panel.rows).try_for_each(|rows| {
+                if matched.any(&rows) { self.add_block(reader, panel, rows) } else { Ok(()) }
             }),
         }
     }
 
+    fn add_packed(&mut self, panel: &Panel) -> Result<()> {
+        let Self { matched, units, scores: PanelSum::Packed(scores), normal, .. } = self else {
+            return Ok(());
+        };
+        let rows = panel.packed()?;
+        let match_of = |row: u64| matched.matches[to_usize(panel.rows.start + row)];
+        let k = units.scores.len();
+        scores.add(rows, |row, first, weights| {
+            let Some(row_match) = match_of(row) else { return };
+            if let Some(last) = weights.get_mut(k - first) {
+                *last = Weight { one: 0, missing: 1 };
+            }
+            for (terms, weight) in units.terms(*matched, row_match, first).zip(weights) {
+                *weight = Weight { one: narrow(terms.allele), missing: narrow(terms.missing) };
+            }
+        })?;
+        let Some(PanelSum::Packed(normal)) = normal.as_mut().filter(|_| rows.missing) else { return Ok(()) };
+        normal.add(rows, |row, first, weights| {
+            let Some(row_match) = match_of(row) else { return };
+            let columns = units.products(*matched, row_match, first).zip(weights);
+            columns.for_each(|(product, weight)| weight.missing = narrow(product));
+        })
+    }
+
+    fn add_block(&mut self, reader: &Reader, panel: &Panel, rows: Range<u64>) -> Result<()> {
+        let Self { matched, scores: PanelSum::Dense(scores), missing, normal, .. } = self else {
+            return Ok(());
+        };
+        let (device, k) = (&reader.device, matched.reference.components());
+        let (loadings, count) = (matched.loadings(&rows), rows.end - rows.start);
+        let on_device = Tensor::from_slice(device, &loadings, &[count, k as u64])?;
+        let x = panel.standardized(&matched.scales(&rows))?;
+        scores.add(&matmul_tn(&on_device, &x)?)?;
+        let used = matched.used(&rows);
+        if let Some(PanelSum::Dense(missing)) = missing.as_mut().filter(|_| panel.missing) {
+            let used = Tensor::from_slice(device, &used, &[count, 1])?;
+            missing.add(&matmul_tn(&used, &panel.absent()?)?)?;
+        }
+        let Some(PanelSum::Dense(normal)) = normal else { return Ok(()) };
+        let products = loadings.chunks_exact(k).flat_map(|row| pairs(k).map(|[a, b]| row[a] * row[b]));
+        let products = products.collect::<Vec<_>>();
+        let products = Tensor::from_slice(device, &products, &[count, triangle(k) as u64])?;
+        normal.add(&matmul_tn(&products, &panel.known(&used)?)?)
+    }
+
     /// Waits for the sums over the variants that were added, and returns them for
     /// [`set_part`](Self::set_part) of other sums. `words` describes the matches of all variants.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn into_part(self, words: &str) -> Result<Vec<PartSums>> {
-        let sums = match self.form {
-            Form::Packed(_, Packed { scores, normal }) => {
-                let normal = normal.map(|normal| Ok((NORMAL, SumValues::whole(normal)?)));
-                [Some(Ok((SCORES, SumValues::whole(scores)?))), normal, None]
-            }
-            Form::Dense(sums) => {
-                let Dense { scores, missing, normal } = *sums;
-                let real = |what, sum: BlockSum| Ok((what, SumValues::Real(sum.into_sums()?)));
-                let normal = normal.map(|normal| real(NORMAL, normal));
-                [Some(real(SCORES, scores)), normal, Some(real(MISSING, missing))]
-            }
+        let sums = [(SCORES, Some(self.scores)), (NORMAL, self.normal), (MISSING, self.missing)];
+        let named = |(what, sum): (&str, PanelSum<_>)| {
+            Ok(PartSums { name: name(what, words), values: sum.into_values()? })
         };
-        let named = |sums: Result<(&str, SumValues)>| {
-            sums.map(|(what, values)| PartSums { name: name(what, words), values })
-        };
-        sums.into_iter().flatten().map(named).collect()
+        sums.into_iter().filter_map(|(what, sum)| Some((what, sum?))).map(named).collect()
     }
 
     /// Replaces the sums with the sums of `part`.
@@ -169,113 +186,49 @@ impl<'a> ProjectionSums<'a> {
     /// Fails as the `set_part` of sums for pairs of samples does.
     pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
         let words = self.matched.words();
-        let find = |what| part.find(&name(what, &words));
-        match &mut self.form {
-            Form::Packed(_, sums) => {
-                find(SCORES)?.put_whole(&mut sums.scores)?;
-                sums.normal.as_mut().map_or(Ok(()), |normal| find(NORMAL)?.put_whole(normal))
-            }
-            Form::Dense(sums) => {
-                find(SCORES)?.put_real(&mut sums.scores)?;
-                find(MISSING)?.put_real(&mut sums.missing)?;
-                sums.normal.as_mut().map_or(Ok(()), |normal| find(NORMAL)?.put_real(normal))
-            }
-        }
+        let more = [(NORMAL, &mut self.normal), (MISSING, &mut self.missing)];
+        let more = more.into_iter().filter_map(|(what, sum)| Some((what, sum.as_mut()?)));
+        let mut sums = [(SCORES, &mut self.scores)].into_iter().chain(more);
+        sums.try_for_each(|(what, sum)| sum.set_values(part.find(&name(what, &words))?))
     }
 
     /// Waits for the sums.
-    ///
-    /// # Errors
-    /// Any error of the device.
     pub(crate) fn finish(self, device: &Device) -> Result<Totals> {
-        let used = self.matched.matches.iter().flatten().count();
-        match self.form {
-            Form::Packed(units, sums) => sums.finish(device, self.matched, &units, used),
-            Form::Dense(sums) => {
-                let Dense { scores, missing, normal } = *sums;
-                let normal = normal.map(|normal| Ok::<_, teatime::Error>(normal.finish()?.transposed()));
-                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
-                let called = |missing: &f64| (used as f64 - missing) as u64;
-                Ok(Totals {
-                    scores: scores.finish()?.transposed(),
-                    called: missing.finish()?.data().iter().map(called).collect(),
-                    normal: normal.transpose()?,
-                    rounding: vec![0.0; triangle(self.matched.reference.components())],
-                })
-            }
-        }
-    }
-}
-
-impl Packed {
-    fn add(&mut self, panel: &Panel, matched: Matched<'_>, units: &Units) -> Result<()> {
-        let rows = panel.packed()?;
-        let match_of = |row: u64| matched.matches[to_usize(panel.rows.start + row)];
-        let k = units.scores.len();
-        self.scores.add(rows, |row, first, weights| {
-            let Some(row_match) = match_of(row) else { return };
-            if let Some(last) = weights.get_mut(k - first) {
-                *last = Weight { one: 0, missing: 1 };
-            }
-            for (terms, weight) in units.terms(matched, row_match, first).zip(weights) {
-                *weight = Weight { one: narrow(terms.allele), missing: narrow(terms.missing) };
-            }
-        })?;
-        let Some(normal) = self.normal.as_mut().filter(|_| rows.missing) else { return Ok(()) };
-        normal.add(rows, |row, first, weights| {
-            let Some(row_match) = match_of(row) else { return };
-            let columns = units.products(matched, row_match, first).zip(weights);
-            columns.for_each(|(product, weight)| weight.missing = narrow(product));
-        })
-    }
-
-    fn finish(self, device: &Device, matched: Matched<'_>, units: &Units, used: usize) -> Result<Totals> {
-        let (pool, k) = (device.pool()?, units.scores.len());
-        let constants = |found| units.terms(matched, found, 0).map(|terms| terms.constant);
-        let constants = pool.install(|| total(matched, k, constants));
-        let both = self.scores.finish(|column, sum| match units.scores.get(column) {
-            Some(unit) => (sum - constants[column]) as f64 * unit,
-            None => (used as i128 - sum) as f64,
-        })?;
-        let mut scores = Matrix::zeros(both.rows(), k);
-        let rows = scores.data_mut().chunks_exact_mut(k).zip(both.data().chunks_exact(k + 1));
-        rows.for_each(|(row, both)| row.copy_from_slice(&both[..k]));
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
-        let called = both.column(k).map(|called| called as u64).collect();
+        let Self { matched, units, scores, missing, normal } = self;
+        let (pool, k, used) = (device.pool()?, units.scores.len(), matched.matches.iter().flatten().count());
         let products = &units.products;
-        let normal = self.normal.map(|missing| {
-            let totals =
-                pool.install(|| total(matched, products.len(), |found| units.products(matched, found, 0)));
-            missing.finish(|column, sum| (totals[column] - sum) as f64 * products[column].unit)
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
+        let whole = |called: f64| called as u64;
+        let (scores, called, rounding) = match (scores, missing) {
+            (PanelSum::Packed(sums), _) => {
+                let constants = |found| units.terms(matched, found, 0).map(|terms| terms.constant);
+                let constants = pool.install(|| total(matched, k, constants));
+                let both = sums.finish(|column, sum| match units.scores.get(column) {
+                    Some(unit) => (sum - constants[column]) as f64 * unit,
+                    None => (used as i128 - sum) as f64,
+                })?;
+                let mut scores = Matrix::zeros(both.rows(), k);
+                let rows = scores.data_mut().chunks_exact_mut(k).zip(both.data().chunks_exact(k + 1));
+                rows.for_each(|(row, both)| row.copy_from_slice(&both[..k]));
+                let rounding = products.iter().map(|product| product.unit / 2.0).collect();
+                (scores, both.column(k).map(whole).collect(), rounding)
+            }
+            (PanelSum::Dense(sums), Some(PanelSum::Dense(missing))) => {
+                let called =
+                    missing.finish()?.data().iter().map(|missing| whole(used as f64 - missing)).collect();
+                (sums.finish()?.transposed(), called, vec![0.0; products.len()])
+            }
+            (PanelSum::Dense(_), _) => unreachable!("missing calls of other rows should have a sum"),
+        };
+        let normal = normal.map(|normal| match normal {
+            PanelSum::Packed(missing) => {
+                let product = |found| units.products(matched, found, 0);
+                let totals = pool.install(|| total(matched, products.len(), product));
+                missing.finish(|column, sum| (totals[column] - sum) as f64 * products[column].unit)
+            }
+            PanelSum::Dense(sums) => Ok(sums.finish()?.transposed()),
         });
-        let rounding = products.iter().map(|product| product.unit / 2.0).collect();
         Ok(Totals { scores, called, normal: normal.transpose()?, rounding })
-    }
-}
-
-impl Dense {
-    fn add(
-        &mut self,
-        reader: &Reader,
-        panel: &Panel,
-        rows: std::ops::Range<u64>,
-        matched: Matched<'_>,
-    ) -> Result<()> {
-        let (device, k) = (&reader.device, matched.reference.components());
-        let (loadings, count) = (matched.loadings(&rows), rows.end - rows.start);
-        let on_device = Tensor::from_slice(device, &loadings, &[count, k as u64])?;
-        let x = panel.standardized(&matched.scales(&rows))?;
-        self.scores.add(&matmul_tn(&on_device, &x)?)?;
-        let used = matched.used(&rows);
-        if panel.missing {
-            let used = Tensor::from_slice(device, &used, &[count, 1])?;
-            self.missing.add(&matmul_tn(&used, &panel.absent()?)?)?;
-        }
-        let Some(normal) = &mut self.normal else { return Ok(()) };
-        let products = loadings.chunks_exact(k).flat_map(|row| pairs(k).map(|[a, b]| row[a] * row[b]));
-        let products = products.collect::<Vec<_>>();
-        let products = Tensor::from_slice(device, &products, &[count, triangle(k) as u64])?;
-        normal.add(&matmul_tn(&products, &panel.known(&used)?)?)
     }
 }
 

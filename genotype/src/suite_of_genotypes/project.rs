@@ -155,28 +155,33 @@ const SIZES: [[usize; 3]; 6] =
     [[1, 1, 1], [3, 5, 2], [300, 33, 10], [520, 130, 17], [90, 64, 33], [4100, 3, 2]];
 
 fn new_samples_on_loadings(device: &Device) {
-    for size in SIZES {
-        for (missing, scaler) in CALLS {
-            let case = Case::new(size, missing, 2, scaler);
-            let projection = case.project(device, ProjectMethod::Mean);
-            case.assert_sums(&projection, 2e-6, true);
-            assert_eq!((&projection.called, projection.undetermined), (&case.called(), 0));
-            let on_cpu = case.project(&Device::cpu(), ProjectMethod::Mean);
-            assert_eq!(score_bits(&projection), score_bits(&on_cpu), "{size:?} {missing}");
-        }
-    }
+    each_case(device, &SIZES, ProjectMethod::Mean, |case, projection| {
+        case.assert_sums(projection, 2e-6, true);
+        assert_eq!(projection.undetermined, 0);
+    });
 }
 
 fn least_squares_of_what_is_called(device: &Device) {
-    for size in [[3, 5, 2], [300, 33, 10], [520, 130, 11]] {
-        for (missing, scaler) in CALLS {
-            let case = Case::new(size, missing, 2, scaler);
-            let projection = case.project(device, ProjectMethod::LeastSquares);
-            case.assert_least_squares(&projection, 2e-8);
-            assert_eq!(projection.called, case.called());
-            let on_cpu = case.project(&Device::cpu(), ProjectMethod::LeastSquares);
-            assert_eq!(score_bits(&projection), score_bits(&on_cpu), "{size:?} {missing}");
-        }
+    let sizes = [[3, 5, 2], [300, 33, 10], [520, 130, 11]];
+    each_case(device, &sizes, ProjectMethod::LeastSquares, |case, projection| {
+        case.assert_least_squares(projection, 2e-8);
+    });
+}
+
+/// Projects cases of these sizes, checks each, and compares its bits with those of the cpu device.
+fn each_case(
+    device: &Device,
+    sizes: &[[usize; 3]],
+    method: ProjectMethod,
+    check: impl Fn(&Case, &Projection),
+) {
+    for (size, (missing, scaler)) in sizes.iter().flat_map(|size| CALLS.map(|calls| (*size, calls))) {
+        let case = Case::new(size, missing, 2, scaler);
+        let projection = case.project(device, method);
+        check(&case, &projection);
+        assert_eq!(projection.called, case.called());
+        let on_cpu = case.project(&Device::cpu(), method);
+        assert_eq!(score_bits(&projection), score_bits(&on_cpu), "{size:?} {missing}");
     }
 }
 

@@ -31,7 +31,9 @@ const MAX_VARIANTS: u64 = 1 << 34;
 ///
 /// ```
 /// use teatime::{Device, MissingChunk, Run};
-/// use teatime_genotype::{GenotypeStore, Genotypes, PcaOptions, Variant, VcfZarrHeader, VcfZarrWriter, pca};
+/// use teatime_genotype::{
+///     GenotypeStore, Genotypes, PcaOptions, Variant, VariantSource, VcfZarrHeader, VcfZarrWriter, pca,
+/// };
 /// # let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("cohort.vcz");
 /// // A store of two variants of three diploid samples, in one chunk.
@@ -151,11 +153,6 @@ impl GenotypeStore {
         self.kind
     }
 
-    /// Returns the number of variants of all arrays together.
-    pub const fn n_variants(&self) -> u64 {
-        self.variants
-    }
-
     /// Returns the number of samples, the same in every array.
     pub const fn n_samples(&self) -> u64 {
         self.samples
@@ -223,14 +220,24 @@ impl GenotypeStore {
         Ok(None)
     }
 
-    /// Gives `f` the contigs of the variants in order: a name, and the number of consecutive variants
-    /// on it. A name may be given several times in succession. The name is `.` if the store has none.
+    /// Frees the columns that are kept for the next range of [`variants`](VariantSource::variants).
+    pub fn forget_variants(&self) {
+        self.tables.iter().for_each(VariantTable::forget);
+    }
+}
+
+impl VariantSource for GenotypeStore {
+    fn n_variants(&self) -> u64 {
+        self.variants
+    }
+
+    /// Gives `f` the contigs of the variants, `.` if the store has none.
     ///
     /// Reads the column of contigs, and that of positions if chunks of contigs are missing.
     ///
     /// # Errors
     /// Fails as [`variants`](Self::variants) does, and with any error of `f`.
-    pub fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
+    fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         self.tables.iter().try_for_each(|table| table.contigs(&self.memory, f))
     }
 
@@ -239,7 +246,7 @@ impl GenotypeStore {
     ///
     /// # Errors
     /// [`Error::Store`], [`Error::Chunk`] and [`Error::Io`] for names that cannot be read. A length that cannot be read is `None`.
-    pub fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
+    fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
         let tables = self.tables.iter().map(|table| table.named_contigs(&self.memory));
         Ok(tables.collect::<Result<Vec<_>>>()?.concat())
     }
@@ -248,7 +255,7 @@ impl GenotypeStore {
     ///
     /// # Errors
     /// Fails as [`variants`](Self::variants) does; with [`Error::Store`] if the store has no positions.
-    pub fn position(&self, variant: u64) -> Result<u64> {
+    fn position(&self, variant: u64) -> Result<u64> {
         let mut row = variant;
         for (array, table) in self.arrays.iter().zip(&self.tables) {
             match row.checked_sub(array.shape()[0]) {
@@ -258,11 +265,6 @@ impl GenotypeStore {
         }
         let why = format!("{variant} is not one of the {} variants", self.variants);
         Err(Error::argument("position", "variant", why))
-    }
-
-    /// Frees the columns that are kept for the next range of [`variants`](Self::variants).
-    pub fn forget_variants(&self) {
-        self.tables.iter().for_each(VariantTable::forget);
     }
 
     /// Returns the variants in `range`, counted over all arrays together.
@@ -275,7 +277,7 @@ impl GenotypeStore {
     /// - [`Error::Budget`]: a column takes more memory than it may.
     /// - [`Error::Store`]: columns are absent, of an unsupported type, or do not fit the genotypes.
     /// - [`Error::Chunk`] and [`Error::Io`]: columns cannot be read.
-    pub fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
+    fn variants(&self, range: Range<u64>) -> Result<Vec<Variant>> {
         if range.start > range.end || range.end > self.variants {
             let why = format!("{range:?} is not within the {} variants", self.variants);
             return Err(Error::argument("variants", "range", why));
@@ -291,28 +293,6 @@ impl GenotypeStore {
             start = end;
         }
         Ok(out)
-    }
-}
-
-impl VariantSource for GenotypeStore {
-    fn n_variants(&self) -> u64 {
-        self.n_variants()
-    }
-
-    fn variants(&self, range: Range<u64>, _: bool) -> Result<Vec<Variant>> {
-        self.variants(range)
-    }
-
-    fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
-        self.contigs(f)
-    }
-
-    fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
-        self.named_contigs()
-    }
-
-    fn position(&self, variant: u64) -> Result<u64> {
-        self.position(variant)
     }
 }
 

@@ -43,9 +43,6 @@ impl ColumnMoments {
     }
 
     /// Adds rows of `packed` from row `from` on. `rows` says for each row whether it has a missing code, or `None` for a row to skip.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(super) fn add(&mut self, packed: &Tensor<u32>, from: u64, rows: &[Option<bool>]) -> Result<()> {
         let range = (from, from + rows.len() as u64);
         let packed_rows = PackedRows { packed, range, missing: rows.contains(&Some(true)) };
@@ -64,9 +61,6 @@ impl ColumnMoments {
     }
 
     /// Returns the sums on the host. Waits. `squares` are the products of each column with itself.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(super) fn finish(self, squares: &[i64]) -> Result<Moments> {
         let codes = self.codes.finish(|_, sum| sum as f64)?.data().to_vec();
         let squares = squares.iter().map(|&square| square as f64).collect();

@@ -6,11 +6,7 @@ mod stored;
 use self::projection::{Core, FACTORS, Frame, Projection, Rule};
 pub use self::stored::{DenoisedTv, write_denoised_tv};
 use super::gaussian::{checked_axes, image_scale};
-use crate::{
-    Element, Error, Real, Result, StoredType, Tensor, TensorView,
-    array::elementwise::converted,
-    stable_text::{StableText, fields},
-};
+use crate::{Element, Error, Real, Result, StoredType, Tensor, TensorView, array::elementwise::converted};
 
 const OP: &str = "denoise_tv";
 
@@ -55,21 +51,7 @@ crate::setters! {
     }
 }
 
-impl StableText for TvOptions {
-    fn stable_text(&self) -> String {
-        let Self { axes, weight, eps, max_iterations, narrow } = self;
-        fields(
-            "TvOptions",
-            &[
-                ("axes", axes),
-                ("weight", weight),
-                ("eps", eps),
-                ("max_iterations", max_iterations),
-                ("narrow", narrow),
-            ],
-        )
-    }
-}
+crate::stable_text! { struct TvOptions { axes, weight, eps, max_iterations, narrow } }
 
 /// Removes noise from an image, and keeps its edges, like `skimage.restoration.denoise_tv_chambolle`: approximates the image u with the
 /// least sum of (u - x)² / 2 + `weight` |∇u|, where ∇u are the differences of neighbours. Returns it, and the number of iterations for

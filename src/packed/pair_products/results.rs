@@ -13,9 +13,6 @@ use crate::{Result, extent::to_usize, linalg::Matrix};
 impl PairProducts {
     /// Waits, and returns a symmetric matrix. `value` computes each element from the sum of a pair of columns, and from the sums of both
     /// columns with themselves.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn matrix(self, value: impl Fn(i64, [i64; 2]) -> f64 + Sync) -> Result<Matrix> {
         Ok(self.panel(Vec::new(), value)?.0)
     }
@@ -23,9 +20,6 @@ impl PairProducts {
     /// Waits, and returns a matrix. Its columns are the columns of all groups, and its rows are these columns and all later ones. It is
     /// symmetric if there are no later columns. `squares` are the sums of each column with itself: this function adds those of the groups'
     /// columns and returns all.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn panel(
         self,
         mut squares: Vec<i64>,
@@ -58,9 +52,6 @@ impl PairProducts {
     /// Waits, and returns for [`PairSet::Across`](super::PairSet::Across) a matrix, and the sums of each column with itself. The rows of the
     /// matrix are the columns from the split on, and its columns are the first `own` columns. `value` computes each element as in
     /// [`matrix`](Self::matrix).
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn across(
         mut self,
         own: usize,
@@ -85,9 +76,6 @@ impl PairProducts {
     }
 
     /// Waits, and returns the sum of each column with itself, for the columns that have sums.
-    ///
-    /// # Errors
-    /// Any error that the device reports.
     pub(crate) fn diagonal(self) -> Result<Vec<i64>> {
         let n = to_usize(self.columns);
         let mut squares = vec![0; n];

@@ -19,7 +19,7 @@ use teatime::{
 
 use self::scratch::{Scratch, v2};
 use super::*;
-use crate::{GenotypeKind, Variant, tests::assert_refused as refused};
+use crate::{GenotypeKind, Variant, VariantSource, tests::assert_refused as refused};
 
 /// Returns the sample names, which must exist.
 fn ids(store: &GenotypeStore) -> Vec<String> {
