@@ -213,7 +213,8 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     fn chunk_shape(&self) -> &[u64];
     /// Returns the element type.
     fn dtype(&self) -> StoredType;
-    /// Returns the array that this one wraps chunk by chunk; the provided methods below delegate to it. `None` by default.
+    /// Returns the array that this one wraps chunk by chunk; the provided methods below delegate to it, but for those
+    /// of bit planes and of open chunks. `None` by default.
     fn inner(&self) -> Option<&dyn ChunkedArray> {
         None
     }

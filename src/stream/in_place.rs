@@ -6,17 +6,20 @@ use super::{layout::Layout, plan::Plan};
 /// copy.
 const LEAST_RUN: u64 = 4 << 10;
 
-/// The maximum number of chunks that are open for a box: processes may have some 1,000 open files.
-const MOST_OPEN: u64 = 128;
+/// The maximum number of chunks that are open, for two boxes: processes may have some 1,000 open files.
+const MOST_OPEN: u64 = 256;
 
 impl Plan {
     /// Plans to read elements where they are stored, without holding chunks, if arrays [open chunks](ChunkedArray::opens_chunks), boxes are
-    /// whole rows, and the runs of elements are long. Such a pass returns no digests.
-    pub(super) fn reading_in_place(mut self) -> Self {
+    /// whole rows of few chunks, and the runs of elements are long. Such a pass returns no digests.
+    pub(crate) fn reading_in_place(mut self) -> Self {
         for array in 0..self.arrays() {
             let rows = self.block_rows().div_ceil(self.array(array).chunk_shape()[0]).saturating_add(1);
             let open = rows.saturating_mul(self.across(array).iter().map(Vec::len).product::<usize>() as u64);
-            if self.has_whole_rows() && self.array(array).opens_chunks() && open <= MOST_OPEN {
+            if self.has_whole_rows()
+                && self.array(array).opens_chunks()
+                && open <= MOST_OPEN / (2 * self.arrays() as u64)
+            {
                 let pieces = std::array::from_fn(|axis| self.pieces(array, axis + 1, 0));
                 let layout = Layout::new(&**self.array(array), &**self.convert(), &pieces);
                 let bytes = layout.elements().saturating_mul(self.array(array).dtype().size() as u64);

@@ -51,9 +51,11 @@ impl KeptChunks {
     /// Keeps a chunk that was shared if it is `good`: if it could be decoded.
     pub(super) fn settle(&self, number: usize, chunk: FetchedChunk, good: bool) {
         let (mut state, bytes) = (self.lock(), bytes(&chunk));
-        // Two strips may have read it at once.
-        if !good || state.chunks.insert(number, chunk).is_some() {
+        if !good || state.held > state.room {
             state.held -= bytes;
+        } else if let Some(other) = state.chunks.insert(number, chunk) {
+            // Two strips read it at once.
+            state.held -= self::bytes(&other);
         }
     }
 
@@ -208,14 +210,14 @@ mod tests {
                 plan.keep_chunks(room);
                 for first in [true, false, false] {
                     let (found, stats) = pass(&plan).unwrap();
-                    // The absent chunk, which takes less room, may be among those that are kept or not.
+                    // The absent chunk, which takes little room, may be kept in place of another or beside the others.
                     let (fetched, held) = (array.take_fetched(), plan.kept_bytes());
                     let was_kept = if first { 0 } else { CHUNKS - fetched };
                     assert!(found == expected && held <= room, "{threads} {room}: {held}");
                     assert_eq!((stats.chunks, stats.kept_chunks), (CHUNKS, was_kept), "{threads} {room}");
                     assert_eq!(stats.stored_bytes, BYTES as u64 * fetched);
                     assert!(
-                        first || was_kept == kept || was_kept == kept + 1 && room == 6 * CHUNK,
+                        first || was_kept == kept || was_kept == kept + 1 && (1..=6 * CHUNK).contains(&room),
                         "{room}: {was_kept}"
                     );
                 }
@@ -274,10 +276,12 @@ mod tests {
         let options = StoredSvdOptions::default().method(SvdMethod::Randomized).svd(svd);
         let array = Stored::new(0, u64::MAX);
         let solve = |run: &Run| svd_stored(vec![array.clone()], 2, &options, &Device::cpu(), run);
-        let (least, whole) = least(solve);
+        let (least, _) = least(solve);
+        let whole = solve(&Run::default()).unwrap();
         array.take_fetched();
         let mut before = u64::MAX;
-        for more in [0, 80_000, 160_000, 400_000] {
+        // The basis does not restart in these.
+        for more in [80_000, 160_000, 400_000] {
             let found = solve(&within(least + more)).unwrap();
             let (fetched, stats) = (array.take_fetched(), found.stats());
             assert_eq!((found.route, found.readings), (SvdRoute::KrylovStreamed, 5));

@@ -137,11 +137,16 @@ impl<'a> Layout<'a> {
                     if self.convert.is_copy() {
                         return put(len, &|_, to| open.read(at[0], offset, to).map_err(|why| cannot(&why)));
                     }
-                    room.resize(elements * size, 0);
-                    let read = open.read(at[0], offset, room).err();
-                    return put(len, &|place, to| match &read {
-                        None => self.convert.convert_at(self.array, place, room, to),
-                        Some(why) => Err(cannot(why)),
+                    // The buffer is as small as that of elements that are assembled.
+                    let most = GATHERED.next_multiple_of(self.convert.unit());
+                    return (0..len).step_by(to_usize(most)).try_for_each(|first| {
+                        let now = most.min(len - first);
+                        room.resize(to_usize(now) * size, 0);
+                        let read = open.read(at[0], offset + first * size as u64, room).err();
+                        put(now, &|place, to| match &read {
+                            None => self.convert.convert_at(self.array, place, room, to),
+                            Some(why) => Err(cannot(why)),
+                        })
                     });
                 }
                 put(len, &|place, to| {

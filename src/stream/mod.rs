@@ -319,6 +319,9 @@ impl<'a> Blocks<'a> {
         if self.prefetch.has_started() {
             return Err(Error::argument("Blocks::digest", "self", "a box was asked for before"));
         }
+        if (0..self.plan.arrays()).any(|array| self.plan.is_in_place(array)) {
+            return Err(Error::argument("Blocks::digest", "self", "elements are read where they are stored"));
+        }
         self.prefetch.digests = Some(Digests::new(self.plan.arrays()));
         Ok(())
     }

@@ -221,7 +221,7 @@ impl Stages {
 
     /// Starts a chunk, on the threads dedicated to fetching if there are any.
     pub(super) fn start(self: &Arc<Self>, pool: &ThreadPool, job: Job, ahead: bool) {
-        if ahead {
+        if ahead && !job.in_place {
             self.lock().wanted.push_back(job);
             self.changed.notify_one();
         } else {

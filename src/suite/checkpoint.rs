@@ -279,9 +279,10 @@ fn stored_matrices(device: &Device) {
             }
         }
         let resumed = solve(&values, &options, &Run::default()).unwrap();
-        assert_eq!((resumed.found, resumed.passes), (passes, 5));
+        // A pass of one block ends before it is cancelled.
+        assert!((passes..=passes + 1).contains(&resumed.found) && resumed.passes == 5);
         if resumed.route == SvdRoute::KrylovStreamed {
-            assert_eq!(resumed.readings, 1 + 5 - passes);
+            assert_eq!(resumed.readings, 1 + 5 - resumed.found);
         }
         assert!(sides(&resumed) == sides(&whole));
     }

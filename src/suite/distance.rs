@@ -225,9 +225,8 @@ fn every_metric_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
     let make = |x: Vec<f32>| x.into_iter().map(&of).collect::<Vec<_>>();
     let (x, y) = (make(nonnegative(1, m * k)), make(nonnegative(2, n * k)));
     // The observations are close, so that series replace logarithms.
-    let near = make(
-        nonnegative(2, m * k).into_iter().zip((0..k).cycle()).map(|(x, i)| i as f32 + x / 64.0).collect(),
-    );
+    let first = nonnegative(1, k);
+    let near = make(first.iter().cycle().zip(nonnegative(2, m * k)).map(|(x, y)| x + y / 64.0).collect());
     let signed = make(values(3, m * k));
     for metric in metrics().chain([Metric::Minkowski(1.0 / 3.0)]) {
         check(device, metric, &x, None, [m, m, k], &Options::default());

@@ -9,8 +9,8 @@ use crate::support::{Busy, Scratch, files};
 /// Writes a matrix whose spectrum is flat, so that the iteration takes many products.
 fn matrix(scratch: &Scratch, name: &str, seed: u32) {
     let element = |i: u64| (philox([seed, 2], i)[0] % 1000) as u16;
-    let values: Vec<u16> = (0..4000 * 200).map(element).collect();
-    write_npy(scratch.join(name), &values, [4000, 200]).unwrap();
+    let values: Vec<u16> = (0..12_000 * 200).map(element).collect();
+    write_npy(scratch.join(name), &values, [12_000, 200]).unwrap();
 }
 
 const WORDS: &str = "-k 4 --method randomized --tolerance 1e-6 --center columns --left --right";
@@ -29,10 +29,9 @@ fn killed() {
     let whole = scratch.record(&format!("svd x.npy --out whole {WORDS}"));
     assert!(whole["products"].as_u64() > Some(9) && whole["products_found"] == 0, "{whole}");
     assert_eq!(whole["route"], "krylov-on-device");
-    // The run, which streams the matrix, is killed once the product of a pass is there.
+    // The run is killed once the product of a pass is there.
     let killed = |pass: &str| {
-        let command =
-            scratch.command(&format!("svd x.npy --out out {WORDS} --resume --threads 1 --memory 7M"));
+        let command = scratch.command(&format!("svd x.npy --out out {WORDS} --resume --threads 1"));
         let folder = scratch.join("out/svd.checkpoint");
         Busy::start(command, || folder.join(pass).exists()).is_some_and(Busy::kill)
     };
@@ -55,13 +54,16 @@ fn killed() {
         ("x.npy -k 4 --left", "center was columns, and is none"),
         ("x.npy -k 4 --center columns --scale --left", "scale was false, and is true"),
         ("other.npy -k 4 --center columns --left", "arrays was "),
-        ("x.npy other.npy -k 4 --center columns --left", "shape was 4000 x 200, and is 8000 x 200"),
+        ("x.npy other.npy -k 4 --center columns --left", "shape was 12000 x 200, and is 24000 x 200"),
     ] {
         let words = format!("svd {other} --method randomized --out out --resume");
         scratch.refused(&words, 1, &["out/svd.checkpoint: is of another job: ", said]);
     }
-    // The matrix now fits, and the method is chosen.
-    let words = format!("svd x.npy --out out {} --resume --threads 3", WORDS.replace("randomized", "auto"));
+    // The method is chosen, and the memory is another.
+    let words = format!(
+        "svd x.npy --out out {} --resume --threads 3 --memory 1G",
+        WORDS.replace("randomized", "auto")
+    );
     let resumed = scratch.record(&words);
     assert!(resumed["products_found"].as_u64() >= Some(5), "{resumed}");
     assert_eq!(

@@ -162,7 +162,9 @@ impl StoredOperands {
         let plan = |array: &Arc<dyn ChunkedArray>| {
             let rows = rows_to_load(&**array, array.shape()[1].saturating_mul(self.staged.size()));
             let every_row = Arc::new(Selection::all(array.shape()[0]));
-            Plan::of_rows(vec![Arc::clone(array)], every_row, None, Arc::clone(&self.convert), rows)
+            let plan =
+                Plan::of_rows(vec![Arc::clone(array)], every_row, None, Arc::clone(&self.convert), rows)?;
+            Ok(plan.reading_in_place())
         };
         let plans = self.arrays.iter().map(plan).collect::<Result<Vec<_>>>()?;
         let of_pass = |plan: &Plan| plan.block_bytes().saturating_mul(2).saturating_add(plan.largest_need());

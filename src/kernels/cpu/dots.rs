@@ -10,8 +10,8 @@ use super::vectors::SimdFloat;
 
 /// The number of columns of either side that are multiplied at a time.
 const WIDTH: usize = 4;
-/// The maximum number of terms that are added up in vectors before their sum is added to that of other terms. The narrowest vectors hold
-/// four f32, each of which is a sum of at most a quarter of these terms.
+/// The maximum number of terms that are added up in vectors before their sum is added to that of other terms. Vectors hold at least four f32,
+/// each of which is a sum of at most a quarter of these terms; without AVX2, x86-64 adds up all in one.
 pub(crate) const DOT: usize = 1024;
 
 /// Returns `aᵀ b`. The columns of a and b are contiguous.

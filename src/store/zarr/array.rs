@@ -124,8 +124,16 @@ impl StoredArray {
         let bytes = spec.bytes() as u64;
         let open =
             |keys: &ChunkKeyEncoding| folder.open(&join(&self.path, keys.encode(index).as_str()), bytes);
-        let file = open(&self.metadata.keys).or_else(|| open(self.metadata.other_keys.as_ref()?))?;
-        self.looked.there.store(true, Relaxed);
+        let Looked { there, other_names, .. } = &self.looked;
+        // Names are tried as by `fetch`.
+        let tries_other = other_names.load(Relaxed) || !there.load(Relaxed);
+        let other = || {
+            let file = open(self.metadata.other_keys.as_ref().filter(|_| tries_other)?)?;
+            other_names.store(true, Relaxed);
+            Some(file)
+        };
+        let file = open(&self.metadata.keys).or_else(other)?;
+        there.store(true, Relaxed);
         let rows = self.metadata.chunk_shape.first().copied().unwrap_or(1);
         Some(OpenChunk::new(Arc::new(file), 0, bytes / rows.max(1), rows))
     }

@@ -124,7 +124,8 @@ impl<'a> Measure<'a> {
     ) -> Result<Self> {
         let convert = Arc::new(Narrow::finite(Narrowed::F64, false, true));
         let block = rows_to_load(&*arrays[0], columns.saturating_mul(8)).next_multiple_of(BLOCK);
-        let plan = Plan::of_rows(arrays.to_vec(), Arc::new(Selection::all(rows)), None, convert, block)?;
+        let plan = Plan::of_rows(arrays.to_vec(), Arc::new(Selection::all(rows)), None, convert, block)?
+            .reading_in_place();
         Ok(Self { arrays, plan, columns, options, host: device.host()?, room: 0 })
     }
 
