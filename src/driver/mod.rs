@@ -187,6 +187,10 @@ pub(crate) struct GemmCall<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Caller<'a> {
     pub(crate) cancel: Option<&'a Cancel>,
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "wgpu")),
+        allow(dead_code, reason = "only GPUs tell times")
+    )]
     pub(crate) timeline: Option<&'a Timeline>,
 }
 

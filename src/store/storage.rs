@@ -314,6 +314,7 @@ impl Folder {
     }
 
     /// Opens a key's file if it has `bytes` bytes.
+    #[cfg(feature = "zarr")]
     pub(super) fn open(&self, key: &str, bytes: u64) -> Option<File> {
         let (path, size) = self.file(key).ok()??;
         (size == bytes).then(|| File::open(path).ok()).flatten()

@@ -10,7 +10,7 @@ const LEAST_RUN: u64 = 4 << 10;
 const MOST_OPEN: u64 = 256;
 
 impl Plan {
-    /// Plans to read elements where they are stored, without holding chunks, if arrays [open chunks](ChunkedArray::opens_chunks), boxes are
+    /// Plans to read elements where they are stored, without holding chunks, if arrays [open chunks](crate::ChunkedArray::opens_chunks), boxes are
     /// whole rows of few chunks, and the runs of elements are long. Such a pass returns no digests.
     pub(crate) fn reading_in_place(mut self) -> Self {
         for array in 0..self.arrays() {

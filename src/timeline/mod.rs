@@ -270,6 +270,10 @@ impl Timeline {
     }
 
     /// Returns the span of work that a device is asked for, without its times.
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "wgpu")),
+        allow(dead_code, reason = "only GPUs tell times")
+    )]
     pub(crate) fn asked(&self, stage: Stage, name: &'static str, bytes: u64) -> Asked {
         Asked { timeline: self.clone(), stage, name, bytes }
     }

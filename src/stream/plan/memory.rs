@@ -111,7 +111,7 @@ impl Plan {
     /// that are dropped at once, and all with the plan. By default none are kept.
     ///
     /// Only chunks that could be decoded are kept, and only those that are compressed or come from storage with
-    /// [high latency](ChunkedArray::fetches): the operating system keeps files that are not compressed.
+    /// [high latency](crate::ChunkedArray::fetches): the operating system keeps files that are not compressed.
     pub fn keep_chunks(&self, bytes: u64) {
         self.kept.set_room(bytes);
     }
