@@ -36,6 +36,12 @@ impl Clock {
     }
 }
 
+/// Returns the nanoseconds of ticks of a clock, each of `tick` nanoseconds.
+#[allow(clippy::cast_possible_truncation, reason = "nanoseconds of centuries fit")]
+pub(super) fn nanoseconds(ticks: f64, tick: f64) -> i64 {
+    (ticks * tick) as i64
+}
+
 /// A queue or stream, which runs one thing at a time, in a timeline.
 #[derive(Debug)]
 pub(super) struct Lane {

@@ -88,7 +88,6 @@ mod chunks;
 mod clock;
 mod convert;
 mod digest;
-mod in_place;
 mod kept;
 mod layout;
 mod load;

@@ -1,5 +1,6 @@
 //! A plan of a pass: the chunks that hold each box.
 
+mod in_place;
 mod memory;
 #[cfg(test)]
 mod tests;
@@ -40,7 +41,7 @@ pub struct Plan {
     along: [Along; AXES],
     convert: Arc<dyn Convert>,
     pub(super) kept: Arc<KeptChunks>,
-    pub(super) bands: Vec<Band>,
+    bands: Vec<Band>,
     /// For each array, the indices of the chunks that are read, along each axis except the first.
     across: Vec<[Vec<u64>; ACROSS]>,
     /// The maximum number of bytes that reading one chunk takes in addition to the chunk: its fetched bytes, and scratch memory of the
@@ -52,7 +53,7 @@ pub struct Plan {
     /// The bytes of the lists of bands, pieces and chunks, and of the copy that is made when a chunk is cut.
     lists: u64,
     /// True for each array whose elements are read where they are stored, so that no chunks are held.
-    pub(super) in_place: Vec<bool>,
+    in_place: Vec<bool>,
     /// True if boxes have halos. Parts of a chunk that no box needs any more are then freed before the rest of the chunk.
     is_cut: bool,
 }
@@ -71,7 +72,7 @@ pub(crate) struct Band {
     pub(crate) bytes: u64,
     /// The part of `bytes` for bookkeeping; and the maximum number of bytes of a row, if only the part of each chunk that a box needs is
     /// held.
-    pub(super) tracking: u64,
+    tracking: u64,
     row_bytes: u64,
     /// The number of the band's first chunk among all chunks that are read.
     pub(super) chunk: usize,

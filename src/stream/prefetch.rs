@@ -267,7 +267,7 @@ impl<'a> Prefetch<'a> {
             (slot.bytes, slot.arrived) = (bytes, arrived);
             self.make_room();
             match (slot.parts.last(), &mut slot.chunk) {
-                (Some((_, part)), Some(Ok(bytes))) if slot.open.is_none() => {
+                (Some((_, part)), Some(Ok(bytes))) => {
                     before.cut(bytes, part, self.plan.array(slot.array).dtype().size());
                 }
                 (None, Some(Ok(bytes))) => CHUNKS.keep(std::mem::take(bytes)),

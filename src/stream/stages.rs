@@ -84,7 +84,7 @@ impl Job {
 
     /// Opens the chunk if its elements are to be read where they are stored, and if it opens.
     fn open(&self) -> Option<DecodedPart> {
-        let open = (self.in_place && !self.digested).then(|| self.array.open_chunk(&self.index))??;
+        let open = self.in_place.then(|| self.array.open_chunk(&self.index))??;
         let (stored, none) = (decoded_bytes(&*self.array), Duration::ZERO);
         let chunk = DecodedChunk { bytes: Vec::new(), stored, read: none, decode: none };
         Some(DecodedPart { chunk, digest: 0, is_converted: false, open: Some(open), was_kept: false })

@@ -33,8 +33,8 @@ const EVENTS: usize = 1_000_000;
 /// The item of [`Event`]s without one.
 const NO_ITEM: u32 = u32::MAX;
 
-/// A recording of what each thread and each GPU did when: chunks that were fetched and decoded, blocks that were converted and uploaded, kernels by name,
-/// waits, results that were written. It says what a run waits for. Clones refer to one timeline, and any thread may use them.
+/// A recording of what each thread and each GPU did when: chunks that were fetched and decoded, blocks that were converted and uploaded, kernels
+/// by name, waits, results that were written. It says what a run waits for. Clones refer to one timeline, and any thread may use them.
 ///
 /// A device whose handle [records](crate::Device::recorded_by) adds what it and the passes with that handle do. The newest events are kept, in
 /// bounded memory; the number of older ones that were dropped is told.

@@ -37,7 +37,8 @@ fn functions() -> Option<&'static Functions> {
 
 /// Begins a range of the calling thread, which [`pop`] ends.
 pub(super) fn push(stage: &str, name: &str) {
-    let text = [stage, name].join(" ");
+    // A range that does not begin would leave its end to another, so a name may not refuse.
+    let text = [stage, name].join(" ").replace('\0', " ");
     if let (Some(functions), Ok(text)) = (functions(), CString::new(text.trim_end())) {
         // SAFETY: the text ends with a zero, and is copied during the call.
         unsafe { (functions.push)(text.as_ptr()) };

@@ -9,7 +9,7 @@ use std::{
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 
 use crate::{
-    driver::times::{Clock, Lane},
+    driver::times::{Clock, Lane, nanoseconds},
     timeline::Asked,
 };
 
@@ -127,6 +127,7 @@ impl Inner {
         let Pending { asked, at, begin, end } = ended;
         let Some((base, since)) = &mut self.base else { return Ok(()) };
         let (after, took) = (base.elapsed_ms(&begin)?, begin.elapsed_ms(&end)?);
+        let nanoseconds = |milliseconds: f32| nanoseconds(milliseconds.into(), 1e6);
         let first = *since + nanoseconds(after);
         let (ran, within) = ([first, first + nanoseconds(took)], [at, Instant::now()]);
         self.clock.ran(ran, within);
@@ -140,9 +141,4 @@ impl Inner {
         self.free.extend([begin, end]);
         Ok(())
     }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "nanoseconds of centuries fit")]
-fn nanoseconds(milliseconds: f32) -> i64 {
-    (f64::from(milliseconds) * 1e6) as i64
 }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Gpu, LAUNCHES, scoped};
 use crate::{
-    driver::times::{Clock, Lane},
+    driver::times::{Clock, Lane, nanoseconds},
     timeline::Asked,
 };
 
@@ -140,8 +140,8 @@ impl Times {
             let Ok(view) = round.read.get_mapped_range(..used) else { continue };
             let (ticks, rest) = view.as_chunks();
             debug_assert!(rest.is_empty());
-            let ticks: Vec<_> =
-                ticks.iter().map(|tick| self.nanoseconds(u64::from_le_bytes(*tick))).collect();
+            let time = |tick: &[u8; 8]| nanoseconds(u64::from_le_bytes(*tick) as f64, self.period);
+            let ticks: Vec<i64> = ticks.iter().map(time).collect();
             drop(view);
             let (Some(first), Some(last)) = (ticks.first(), ticks.last()) else { continue };
             let Inner { clock, lane, .. } = &mut *inner;
@@ -153,10 +153,5 @@ impl Times {
                 inner.free.push(round);
             }
         }
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "nanoseconds of centuries fit")]
-    fn nanoseconds(&self, ticks: u64) -> i64 {
-        (ticks as f64 * self.period) as i64
     }
 }

@@ -1,5 +1,7 @@
 //! Inner products of columns in f32 or f64, by the widest vectors of the processor.
 
+use std::marker::PhantomData;
+
 use faer::{
     Mat, MatRef,
     traits::{ComplexField, math_utils::add},
@@ -7,19 +9,23 @@ use faer::{
 use pulp::{Simd, WithSimd};
 
 use super::vectors::SimdFloat;
+use crate::Limits;
 
 /// The number of columns of either side that are multiplied at a time.
 const WIDTH: usize = 4;
-/// The maximum number of terms that are added up in vectors before their sum is added to that of other terms. Vectors hold at least four f32,
-/// each of which is a sum of at most a quarter of these terms; without AVX2, x86-64 adds up all in one.
+/// The number of terms of a part of a product, of which vectors of four elements or more add up at most 256 in each element.
 pub(crate) const DOT: usize = 1024;
 
-/// Returns `aᵀ b`. The columns of a and b are contiguous.
+/// Returns `aᵀ b`. The columns of a and b are contiguous. In f32, no sum has more than [`Limits::TERMS`] terms before it is added to others.
 pub(crate) fn dots<R: SimdFloat + ComplexField>(a: MatRef<'_, R>, b: MatRef<'_, R>) -> Mat<R> {
+    dots_on(pulp::Arch::new(), a, b)
+}
+
+fn dots_on<R: SimdFloat + ComplexField>(arch: pulp::Arch, a: MatRef<'_, R>, b: MatRef<'_, R>) -> Mat<R> {
     let mut out = Mat::zeros(a.ncols(), b.ncols());
-    let arch = pulp::Arch::new();
-    for start in (0..a.nrows()).step_by(DOT) {
-        let len = DOT.min(a.nrows() - start);
+    let step = DOT.min(Limits::TERMS as usize * arch.dispatch(Lanes::<R>(PhantomData)));
+    for start in (0..a.nrows()).step_by(step) {
+        let len = step.min(a.nrows() - start);
         let [a, b] = [a, b].map(|x| x.subrows(start, len));
         for i in (0..a.ncols()).step_by(WIDTH) {
             for j in (0..b.ncols()).step_by(WIDTH) {
@@ -33,6 +39,18 @@ pub(crate) fn dots<R: SimdFloat + ComplexField>(a: MatRef<'_, R>, b: MatRef<'_, 
         }
     }
     out
+}
+
+/// The number of elements of a vector.
+struct Lanes<R>(PhantomData<R>);
+
+impl<R: SimdFloat> WithSimd for Lanes<R> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> usize {
+        size_of::<R::Vector<S>>() / size_of::<R>()
+    }
 }
 
 /// Returns some columns from `first` on. If fewer remain, the last one is repeated.
@@ -100,6 +118,29 @@ fn add_products<R: SimdFloat, S: Simd>(
     for (sums, x) in sums.iter_mut().zip(x) {
         for (sum, &y) in sums.iter_mut().zip(&y) {
             *sum = R::mul_add_vectors(simd, x, y, *sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A product of constant columns loses a rounding in each addition of a sum, always in the same direction.
+    #[test]
+    fn sums_in_f32_are_short_on_any_processor() {
+        for arch in [pulp::Arch::new(), pulp::Arch::Scalar] {
+            for rows in [0, 1, 15, 1023, 1024, 1025, 20_000] {
+                let x = Mat::<f32>::from_fn(rows, 6, |_, j| 0.1 * (j + 1) as f32);
+                let found = dots_on(arch, x.as_ref(), x.subcols(1, 5));
+                for (i, j) in (0..6).flat_map(|i| (0..5).map(move |j| (i, j))) {
+                    let value = |j: usize| f64::from(0.1 * (j + 1) as f32);
+                    let exact = rows as f64 * value(i) * value(j + 1);
+                    let error = (f64::from(found[(i, j)]) - exact).abs();
+                    let bound = f64::from(Limits::TERMS) / 3.0 * f64::from(f32::EPSILON) / 2.0;
+                    assert!(error <= bound * exact, "{arch:?} {rows} {i} {j}: {error:e} of {exact}");
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Passes that read elements where they are stored, instead of from chunks in memory.
 
-use super::{layout::Layout, plan::Plan};
+use super::Plan;
+use crate::stream::layout::Layout;
 
 /// The minimum average number of bytes of a run of elements that is read where it is stored: a call of the system for less costs more than a
 /// copy.
@@ -33,7 +34,7 @@ impl Plan {
     }
 
     /// True if an array's elements are read where they are stored.
-    pub(super) fn is_in_place(&self, array: usize) -> bool {
+    pub(in crate::stream) fn is_in_place(&self, array: usize) -> bool {
         self.in_place[array]
     }
 }
