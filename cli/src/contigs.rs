@@ -263,7 +263,10 @@ impl Contigs {
 
 #[cfg(test)]
 mod tests {
+    use teatime::stable_text::StableText;
+
     use super::*;
+    use crate::calls::PloidyMismatch;
 
     #[test]
     fn lists_as_plink2_takes_them() {
@@ -321,5 +324,18 @@ mod tests {
         contigs.asked = Some("--chr X".into());
         assert_eq!(contigs.unasked(), None);
         assert_eq!(Contigs { autosomal: 5, other: 4, ..new() }.unasked(), None);
+    }
+
+    /// Partial distances with these texts can be finished only while the texts stay the same.
+    #[test]
+    fn texts_stay() {
+        let mut contigs =
+            Contigs { autosomes: Karyotype::HUMAN, asked: Some("--chr 1".into()), ..Contigs::default() };
+        contigs.sex.insert("X".into(), 3);
+        let expected = "Contigs { autosomes: Karyotype(Some(22)), said: false, asked: Some(\"--chr 1\"), left_out: 0, autosomal: 0, \
+                        sex: {\"X\": 3}, mitochondrial: 0, unplaced: 0, other: 0, absent: [] }";
+        assert_eq!(contigs.stable_text(), expected);
+        let mismatch = PloidyMismatch { stored: 4, ploidy: 2, calls: 9 };
+        assert_eq!(mismatch.stable_text(), "PloidyMismatch { stored: 4, ploidy: 2, calls: 9 }");
     }
 }

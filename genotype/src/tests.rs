@@ -7,6 +7,7 @@ use teatime::{
     linalg::{Matrix, Stop},
     openings::{least, told, within},
     random::philox,
+    stable_text::StableText,
     store::{MemoryArray, Storable},
 };
 
@@ -221,4 +222,14 @@ fn no_components_still_counts() {
     let pca =
         pca(&memory(&dosages, &[100, 10], &[30, 10]), &Device::cpu(), &options(0), &Run::default()).unwrap();
     assert!(pca.singular_values.is_empty() && pca.counts.total == 100);
+}
+
+/// Stores begun with these texts can be finished only while the texts stay the same.
+#[test]
+fn texts_of_options_stay() {
+    let metrics = [SampleMetric::Ibs, SampleMetric::IbsOfAlleles].map(|metric| metric.stable_text());
+    assert_eq!(metrics, ["Ibs", "IbsOfAlleles"]);
+    use Linkage::{Average, Complete, Single, Ward, Weighted};
+    let linkages = [Single, Complete, Average, Weighted, Ward].map(|linkage| linkage.stable_text());
+    assert_eq!(linkages, ["Single", "Complete", "Average", "Weighted", "Ward"]);
 }

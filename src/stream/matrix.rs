@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Along, AsStored, Blocks, Narrow, Narrowed, Plan, Selection, StreamStats,
+    Along, AsStored, Blocks, Narrow, Narrowed, Plan, Selection, Slots, StreamStats,
     convert::Convert,
     load::{BOX, load, rows_to_load},
 };
@@ -64,6 +64,7 @@ pub struct StoredMatrix {
     is_wide: bool,
     /// True if the matrix is the transpose of the stored one, and blocks of its rows are read as columns.
     is_transposed: bool,
+    slots: Slots,
     stats: Mutex<StreamStats>,
 }
 
@@ -125,8 +126,8 @@ impl StoredMatrix {
             let block = rows_to_load(&*arrays[0], columns.saturating_mul(size)).next_multiple_of(BLOCK);
             (Plan::of_rows(arrays, all, None, convert, block)?, [rows, columns], block)
         };
-        let (plan, device, stats) = (plan.reading_in_place(), device.clone(), Mutex::default());
-        Ok(Self { plan, device, shape, block, is_wide, is_transposed, stats })
+        let (plan, device, slots) = (plan.reading_in_place(), device.clone(), Slots::default());
+        Ok(Self { plan, device, shape, block, is_wide, is_transposed, slots, stats: Mutex::default() })
     }
 
     /// Reads the whole matrix into a tensor on the device, in one pass.
@@ -141,7 +142,7 @@ impl StoredMatrix {
     /// Reads the whole matrix, which is not transposed, into a tensor of its elements' type.
     pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
         // The budget that is left is for the tensor.
-        self.drop_chunks();
+        self.drop_kept();
         let ([bytes, _], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
         self.lock().add(&stats);
@@ -170,9 +171,10 @@ impl StoredMatrix {
         Self { plan: self.plan.keeping(other), ..self }
     }
 
-    /// Drops the chunks that are kept between passes.
-    pub(super) fn drop_chunks(&self) {
+    /// Drops the chunks and the staging slots that are kept between passes.
+    pub(super) fn drop_kept(&self) {
         self.plan.keep_chunks(0);
+        self.slots.clear();
     }
 
     /// Makes a pass with `columns` columns: calls `f` with the index of the first row and the rows of each block, in order.
@@ -185,6 +187,7 @@ impl StoredMatrix {
         let ([bytes, left], cancel) = (self.bytes(columns, &pass.run().memory)?, &pass.run().cancel);
         self.plan.keep_chunks(if pass.is_last() { left.min(self.plan.kept_bytes()) } else { left });
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
+        blocks.reuse(&self.slots);
         if self.shape.contains(&0) {
             return Ok(());
         }
@@ -198,6 +201,10 @@ impl StoredMatrix {
             pass.tell(rows.end)?;
         }
         self.lock().add(&blocks.stats);
+        drop(blocks);
+        if pass.is_last() {
+            self.slots.clear();
+        }
         Ok(())
     }
 

@@ -105,7 +105,9 @@ mod sweep;
 mod tests;
 
 use std::{
+    mem,
     ops::Range,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -182,8 +184,9 @@ pub struct Blocks<'a> {
     next: u64,
     /// The number of bytes of the largest box as staged.
     bytes: u64,
-    /// The staging slots: the first is filled while the device may still read the second.
+    /// The staging slots: the first is filled while the device may still read the second; and the place where the next pass finds them.
     slots: [Option<Staging>; 2],
+    keep_slots: Option<&'a Slots>,
     /// The time that the upload of the last box took.
     uploaded: Duration,
     /// The stats of this pass so far; the consumer adds its own times.
@@ -305,9 +308,16 @@ impl<'a> Blocks<'a> {
             next: 0,
             bytes,
             slots: [None, None],
+            keep_slots: None,
             uploaded: Duration::ZERO,
             stats: StreamStats::default(),
         })
+    }
+
+    /// Takes the staging slots of an earlier pass with boxes of as many bytes, on the same device, and leaves them for the next one.
+    fn reuse(&mut self, slots: &'a Slots) {
+        self.slots = slots.take();
+        self.keep_slots = Some(slots);
     }
 
     /// Requests digests of the chunks that are read. Call this before the first box is requested.
@@ -333,7 +343,7 @@ impl<'a> Blocks<'a> {
 
     /// Adds the time since `started` to [`StreamStats::compute`], without the upload of the last box.
     pub fn computed(&mut self, started: Instant) {
-        self.stats.compute += started.elapsed().saturating_sub(std::mem::take(&mut self.uploaded));
+        self.stats.compute += started.elapsed().saturating_sub(mem::take(&mut self.uploaded));
     }
 
     /// Returns the average number of times that a chunk is decoded in this pass: 1 if the memory suffices for the boxes.
@@ -448,6 +458,32 @@ impl<'a> Blocks<'a> {
             stats: &mut self.stats,
             uploaded: &mut self.uploaded,
         }))
+    }
+}
+
+impl Drop for Blocks<'_> {
+    fn drop(&mut self) {
+        if let Some(slots) = self.keep_slots {
+            *slots.lock() = mem::take(&mut self.slots);
+        }
+    }
+}
+
+/// Staging slots that are kept between passes, since new memory would take longer than a copy to it.
+#[derive(Debug, Default)]
+struct Slots(Mutex<[Option<Staging>; 2]>);
+
+impl Slots {
+    fn lock(&self) -> MutexGuard<'_, [Option<Staging>; 2]> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> [Option<Staging>; 2] {
+        mem::take(&mut *self.lock())
+    }
+
+    fn clear(&self) {
+        drop(self.take());
     }
 }
 

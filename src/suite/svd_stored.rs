@@ -22,6 +22,7 @@ device_tests!(
     centred_and_scaled_far_from_zero,
     every_type,
     tiny_and_huge,
+    powers_of_two_change_no_bit,
     memory_and_chunks_change_no_bit,
     least_memory,
     explained_variance,
@@ -226,6 +227,19 @@ fn tiny_and_huge(dev: &Device) {
     }
 }
 
+/// Elements near 1 are multiplied as they are stored, others after a division by a power of two.
+fn powers_of_two_change_no_bit(dev: &Device) {
+    let (shape, options) = ([200, 30], options().method(SvdMethod::Randomized));
+    let solve = |factor: f32| {
+        let stored: Vec<f32> = values(shape, 1.0, 1.0).into_iter().map(|x| x as f32 * factor).collect();
+        let svd = svd_stored(arrays(&stored, shape), 3, &options, dev, &Run::default()).unwrap();
+        svd.s.iter().map(|s| s / f64::from(factor)).collect::<Vec<_>>()
+    };
+    for power in [-90, -10, 20, 50] {
+        assert_eq!(solve(2f32.powi(power)), solve(1.0), "{power}");
+    }
+}
+
 fn edge_shapes(dev: &Device) {
     for shape @ [m, n] in [[1, 1], [1, 7], [7, 1], [2, 2], [1025, 3], [3, 1025]] {
         let stored: Vec<f32> = values(shape, 10.0, 1.0).into_iter().map(|x| x as f32).collect();
@@ -375,8 +389,10 @@ fn missing_elements(dev: &Device) {
         solve(&stored, &options().missing_mean(true)),
         &["all elements of column 4 are NaN or missing"],
     );
-    stored[0] = f32::INFINITY;
-    assert_refused(solve(&stored, &options()), &["0..30", "inf"]);
+    stored[50 * n + 2] = f32::INFINITY;
+    assert_refused(solve(&stored, &options()), &["30..90", "chunk [0, 0]", "row 50, element 2", "inf"]);
+    stored[0] = f32::NEG_INFINITY;
+    assert_refused(solve(&stored, &options()), &["0..30", "chunk [0, 0]", "row 0, element 0", "-inf"]);
 }
 
 fn bad_arguments_are_named(dev: &Device) {

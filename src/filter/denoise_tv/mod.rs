@@ -149,3 +149,21 @@ impl TvOptions {
         Ok(axes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stable_text::StableText;
+
+    /// Arrays begun with these texts can be finished only while the texts stay the same.
+    #[test]
+    fn texts_stay() {
+        let options = TvOptions::default().axes([0, 2]).weight(0.25).eps(1e-4).max_iterations(7).narrow(true);
+        let expected =
+            "TvOptions { axes: Some([0, 2]), weight: 0.25, eps: 0.0001, max_iterations: 7, narrow: true }";
+        assert_eq!(options.stable_text(), expected);
+        use StoredType::{Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+        let types = vec![Bool, I8, U8, I16, U16, I32, U32, I64, U64, F16, F32, F64];
+        assert_eq!(types.stable_text(), "[Bool, I8, U8, I16, U16, I32, U32, I64, U64, F16, F32, F64]");
+    }
+}

@@ -7,7 +7,7 @@ use super::{
     standardize::{Measure, Standardized},
 };
 use crate::{
-    ChunkedArray, Device, Error, Needs, Real, Result, Run, Status,
+    ChunkedArray, Device, Error, Needs, Real, Result, Run, Status, StoredType,
     extent::to_usize,
     linalg::{
         Checkpoint, LinearMap, Pass, RightSvd, SignRule, Stop, TruncatedSvd,
@@ -18,7 +18,7 @@ use crate::{
         svd_plan::{copies, least_basis},
         truncated::whole,
     },
-    stream::{StreamStats, matrix::StoredMatrix},
+    stream::{AsStored, Convert, StreamStats, matrix::StoredMatrix},
 };
 
 /// The seconds of one multiplication of a product in f32 on one core, which does several at a time; and the multiplications that take as long
@@ -72,7 +72,7 @@ impl Job<'_> {
                 let svd = self.iterate(&matrix, self.run)?;
                 let readings = svd.passes - svd.found;
                 if svd.has_image() || !self.options.svd.left {
-                    matrix.drop_chunks();
+                    matrix.drop_kept();
                 }
                 (Vectors::of_map(svd, Source::Stored(Box::new(matrix))), readings, StreamStats::default())
             }
@@ -97,8 +97,12 @@ impl Job<'_> {
 
     /// Returns the matrix, or its transpose.
     fn matrix(&self, is_transposed: bool) -> Result<StoredMatrix> {
-        let (arrays, convert) = (self.arrays.to_vec(), self.convert.clone());
-        StoredMatrix::converted(arrays, convert, self.in_f64, is_transposed, self.device)
+        let convert: Arc<dyn Convert> = match (self.convert.is_identity, self.in_f64) {
+            (false, _) => self.convert.clone(),
+            (true, false) => Arc::new(AsStored(StoredType::F32)),
+            (true, true) => Arc::new(AsStored(StoredType::F64)),
+        };
+        StoredMatrix::converted(self.arrays.to_vec(), convert, self.in_f64, is_transposed, self.device)
     }
 
     /// Returns the matrix whose columns are of the shorter side.

@@ -1,22 +1,26 @@
 //! Centring and scaling of stored matrices: the moments of rows and columns, and the conversion that applies them.
 
-use std::sync::Arc;
+use std::{marker::PhantomData, sync::Arc};
 
+use pulp::{Arch, NullaryFnOnce};
 use rayon::prelude::*;
 
 use super::{Center, OP, StoredSvdOptions};
 use crate::{
-    ChunkedArray, Device, Error, Needs, Result, Run, Status,
+    ChunkedArray, Device, Error, Needs, Real, Result, Run, Status, StoredType,
     extent::to_usize,
     linalg::{Pass, map_tensor::BLOCK},
     stream::{
-        Blocks, Convert, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats, convert::widen, digest,
-        load::rows_to_load,
+        AsStored, Blocks, Convert, Misfit, Narrow, Narrowed, Plan, Selection, StreamStats, convert::widen,
+        digest, load::rows_to_load,
     },
 };
 
 /// The number of columns whose moments a task computes.
 const COLUMNS: usize = 256;
+/// The largest root mean square of elements that stay as they are stored, and the reciprocal of the least. Sums of their squares are far from
+/// the limits of f32.
+const NEAR: f64 = (1u64 << 32) as f64;
 /// The number of elements that are converted at a time.
 const PIECE: usize = 512;
 
@@ -37,40 +41,11 @@ impl Moments {
     }
 
     /// Returns the moments of the values of each of `n` columns that are not NaN. Columns of equal values have no deviation at all.
-    fn of_columns<R: AsRef<[f64]>>(n: usize, rows: impl Iterator<Item = R> + Clone) -> Vec<Self> {
-        // Sums are of differences from the first value.
-        let (mut first, mut sums, mut counts) = (vec![f64::NAN; n], vec![0.0; n], vec![0.0; n]);
-        for row in rows.clone() {
-            for (((x, first), sum), count) in
-                row.as_ref().iter().zip(&mut first).zip(&mut sums).zip(&mut counts)
-            {
-                *first = if first.is_nan() { *x } else { *first };
-                *sum += if x.is_nan() { 0.0 } else { x - *first };
-                *count += if x.is_nan() { 0.0 } else { 1.0 };
-            }
-        }
-        let mean = |((first, sum), count): ((&f64, &f64), &f64)| {
-            if *count > 0.0 { first + sum / count } else { 0.0 }
-        };
-        let means: Vec<f64> = first.iter().zip(&sums).zip(&counts).map(mean).collect();
-        // The sum of the deviations corrects the mean and the sum of their squares.
-        let (mut rest, mut squares) = (vec![0.0; n], vec![0.0; n]);
-        for row in rows {
-            for (((x, mean), rest), square) in
-                row.as_ref().iter().zip(&means).zip(&mut rest).zip(&mut squares)
-            {
-                let deviation = if x.is_nan() { 0.0 } else { x - mean };
-                *rest += deviation;
-                *square += deviation * deviation;
-            }
-        }
-        let moments = (0..n).map(|j| {
-            let (count, rest) = (counts[j], rest[j]);
-            let at_least_one = count.max(1.0);
-            let squares = (squares[j] - rest * rest / at_least_one).max(0.0);
-            Self { count, mean: means[j] + rest / at_least_one, squares }
-        });
-        moments.collect()
+    fn of_columns<T: Copy + Into<f64>, R: AsRef<[T]>>(
+        n: usize,
+        rows: impl Iterator<Item = R> + Clone,
+    ) -> Vec<Self> {
+        Arch::new().dispatch(Columns { n, rows, elements: PhantomData })
     }
 
     /// Adds the moments of other values.
@@ -93,6 +68,57 @@ impl Moments {
     }
 }
 
+/// The work of [`Moments::of_columns`], which is compiled for the widest vectors.
+struct Columns<T, I> {
+    n: usize,
+    rows: I,
+    elements: PhantomData<T>,
+}
+
+impl<T: Copy + Into<f64>, R: AsRef<[T]>, I: Iterator<Item = R> + Clone> NullaryFnOnce for Columns<T, I> {
+    type Output = Vec<Moments>;
+
+    #[inline(always)]
+    fn call(self) -> Vec<Moments> {
+        let Self { n, rows, .. } = self;
+        // Sums are of differences from the first value.
+        let (mut first, mut sums, mut counts) = (vec![f64::NAN; n], vec![0.0; n], vec![0.0; n]);
+        for row in rows.clone() {
+            for (((x, first), sum), count) in
+                row.as_ref().iter().zip(&mut first).zip(&mut sums).zip(&mut counts)
+            {
+                let x: f64 = (*x).into();
+                *first = if first.is_nan() { x } else { *first };
+                *sum += if x.is_nan() { 0.0 } else { x - *first };
+                *count += if x.is_nan() { 0.0 } else { 1.0 };
+            }
+        }
+        let mean = |((first, sum), count): ((&f64, &f64), &f64)| {
+            if *count > 0.0 { first + sum / count } else { 0.0 }
+        };
+        let means: Vec<f64> = first.iter().zip(&sums).zip(&counts).map(mean).collect();
+        // The sum of the deviations corrects the mean and the sum of their squares.
+        let (mut rest, mut squares) = (vec![0.0; n], vec![0.0; n]);
+        for row in rows {
+            for (((x, mean), rest), square) in
+                row.as_ref().iter().zip(&means).zip(&mut rest).zip(&mut squares)
+            {
+                let x: f64 = (*x).into();
+                let deviation = if x.is_nan() { 0.0 } else { x - mean };
+                *rest += deviation;
+                *square += deviation * deviation;
+            }
+        }
+        let moments = (0..n).map(|j| {
+            let (count, rest) = (counts[j], rest[j]);
+            let at_least_one = count.max(1.0);
+            let squares = (squares[j] - rest * rest / at_least_one).max(0.0);
+            Moments { count, mean: means[j] + rest / at_least_one, squares }
+        });
+        moments.collect()
+    }
+}
+
 /// The moments of the columns of stored matrices, and of the rows if these are wanted.
 #[derive(Debug, Default)]
 struct Measured {
@@ -108,6 +134,8 @@ struct Measured {
 pub(super) struct Measure<'a> {
     arrays: &'a [Arc<dyn ChunkedArray>],
     pub(super) plan: Plan,
+    /// True if elements are read as f32, which they all are as stored; otherwise as f64.
+    is_f32: bool,
     columns: u64,
     options: &'a StoredSvdOptions,
     host: Device,
@@ -122,11 +150,14 @@ impl<'a> Measure<'a> {
         options: &'a StoredSvdOptions,
         device: &Device,
     ) -> Result<Self> {
-        let convert = Arc::new(Narrow::finite(Narrowed::F64, false, true));
-        let block = rows_to_load(&*arrays[0], columns.saturating_mul(8)).next_multiple_of(BLOCK);
+        let is_f32 = arrays.iter().all(|array| array.dtype() == StoredType::F32);
+        let convert: Arc<dyn Convert> =
+            if is_f32 { Arc::new(AsStored(StoredType::F32)) } else { Arc::new(finite()) };
+        let block =
+            rows_to_load(&*arrays[0], columns.saturating_mul(convert.bytes(1))).next_multiple_of(BLOCK);
         let plan = Plan::of_rows(arrays.to_vec(), Arc::new(Selection::all(rows)), None, convert, block)?
             .reading_in_place();
-        Ok(Self { arrays, plan, columns, options, host: device.host()?, room: 0 })
+        Ok(Self { arrays, plan, is_f32, columns, options, host: device.host()?, room: 0 })
     }
 
     /// True if rows are centred or scaled, each by its own moments.
@@ -151,55 +182,106 @@ impl<'a> Measure<'a> {
     /// Makes a pass, `number` of all. With `fill`, one of its elements takes the place of each NaN in the moments of rows.
     fn pass(&self, fill: &[f64], number: [u32; 2], stats: &mut StreamStats, run: &Run) -> Result<Measured> {
         let Self { plan, host, .. } = self;
-        let (n, m, pool) = (to_usize(self.columns), plan.rows(), host.pool()?);
+        let (n, m) = (to_usize(self.columns), plan.rows());
         let mut measured = Measured { columns: vec![Moments::default(); n], ..Measured::default() };
         let rest = run.memory.fit(host, self.needs())?;
         if n == 0 || m == 0 {
             return Ok(measured);
         }
         let left = rest.left(host).host;
-        let ahead = plan.ahead(pool.current_num_threads() as u64).min(left / 2);
+        let ahead = plan.ahead(host.pool()?.current_num_threads() as u64).min(left / 2);
         plan.keep_chunks(self.room.min(left - ahead));
         let bytes = plan.largest_need().saturating_add(ahead);
         let mut blocks = Blocks::new(plan, host, plan.block_rows(), bytes, &run.cancel)?;
         let pass = Pass::new(run, Status::new(number[0], number[1], m));
         while let Some(mut block) = blocks.next_block()? {
             let range = block.rows();
-            let elements: &[f64] = bytemuck::cast_slice(block.bytes());
-            let mut groups: Vec<Vec<Moments>> = Vec::new();
-            pool.install(|| {
-                let groups_of = elements.par_chunks(n * to_usize(BLOCK));
-                let columns = |group: &[f64]| {
-                    let mut moments = vec![Moments::default(); n];
-                    moments.par_chunks_mut(COLUMNS).enumerate().for_each(|(at, moments)| {
-                        let columns = at * COLUMNS..at * COLUMNS + moments.len();
-                        let rows = group.chunks_exact(n).map(|row| &row[columns.clone()]);
-                        moments.copy_from_slice(&Moments::of_columns(columns.len(), rows));
-                    });
-                    moments
-                };
-                groups.par_extend(groups_of.map(columns));
-                if self.is_by_row() {
-                    let filled = |row: &[f64]| match fill {
-                        [] => Moments::new(row.iter().copied()),
-                        fill => Moments::new(
-                            row.iter().zip(fill).map(|(x, fill)| if x.is_nan() { *fill } else { *x }),
-                        ),
-                    };
-                    measured.rows.par_extend(elements.par_chunks_exact(n).map(filled));
-                }
-            });
-            for group in &groups {
-                measured.columns.iter_mut().zip(group).for_each(|(all, group)| all.merge(group));
+            if self.is_f32 {
+                self.add::<f32>(block.bytes(), range.start, fill, &mut measured)?;
+            } else {
+                self.add::<f64>(block.bytes(), range.start, fill, &mut measured)?;
             }
-            let place = || elements.iter().position(|x| x.is_nan()).map(|at| at as u64);
-            let at = |place: u64| [range.start + place / self.columns, place % self.columns];
-            measured.missing = measured.missing.or_else(|| place().map(at));
             pass.tell(range.end)?;
         }
         stats.add(&blocks.stats);
         Ok(measured)
     }
+
+    /// Adds the moments of the rows of a block, from row `first` on.
+    fn add<T: Real + Into<f64>>(
+        &self,
+        bytes: &[u8],
+        first: u64,
+        fill: &[f64],
+        measured: &mut Measured,
+    ) -> Result<()> {
+        let (n, elements): (_, &[T]) = (to_usize(self.columns), bytemuck::cast_slice(bytes));
+        let mut groups: Vec<Vec<Moments>> = Vec::new();
+        self.host.pool()?.install(|| {
+            let columns = |group: &[T]| {
+                let mut moments = vec![Moments::default(); n];
+                moments.par_chunks_mut(COLUMNS).enumerate().for_each(|(at, moments)| {
+                    let columns = at * COLUMNS..at * COLUMNS + moments.len();
+                    let rows = group.chunks_exact(n).map(|row| &row[columns.clone()]);
+                    moments.copy_from_slice(&Moments::of_columns(columns.len(), rows));
+                });
+                moments
+            };
+            groups.par_extend(elements.par_chunks(n * to_usize(BLOCK)).map(columns));
+            if self.is_by_row() {
+                let filled = |row: &[T]| {
+                    let row = row.iter().map(|x| (*x).into());
+                    match fill {
+                        [] => Moments::new(row),
+                        fill => {
+                            Moments::new(row.zip(fill).map(|(x, fill)| if x.is_nan() { *fill } else { x }))
+                        }
+                    }
+                };
+                measured.rows.par_extend(elements.par_chunks_exact(n).map(filled));
+            }
+        });
+        let all = || groups.iter().flatten();
+        if self.is_f32 && all().any(|moments| !moments.mean.is_finite()) {
+            self.check_finite(bytes, first)?;
+        }
+        let present: f64 = all().map(|moments| moments.count).sum();
+        if measured.missing.is_none() && present < elements.len() as f64 {
+            let place = elements.iter().position(|x| (*x).into().is_nan()).map(|at| at as u64);
+            measured.missing = place.map(|place| [first + place / self.columns, place % self.columns]);
+        }
+        for group in &groups {
+            measured.columns.iter_mut().zip(group).for_each(|(all, group)| all.merge(group));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`Error::Chunk`] for the first infinity in rows of f32, from row `first` on.
+    fn check_finite(&self, bytes: &[u8], first: u64) -> Result<()> {
+        for (row, bytes) in (first..).zip(bytes.chunks_exact(4 * to_usize(self.columns))) {
+            let array = self.plan.array_of(row);
+            let mut room = vec![0; 2 * bytes.len()];
+            if let Err(Misfit { at, why }) = finite().convert(&**array, bytes, &mut room) {
+                let (column, chunk) = (at as u64, array.chunk_shape());
+                let index = [(row - self.before(array)) / chunk[0], column / chunk[1]];
+                let place = finite().place(row, column);
+                return Err(Error::chunk(array.name(), &index, format_args!("{place}: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of rows before those of an array.
+    fn before(&self, array: &Arc<dyn ChunkedArray>) -> u64 {
+        let is_before = |other: &&Arc<dyn ChunkedArray>| !Arc::ptr_eq(other, array);
+        self.arrays.iter().take_while(is_before).map(|array| array.shape()[0]).sum()
+    }
+}
+
+/// Returns the conversion to f64 that refuses infinity.
+fn finite() -> Narrow {
+    Narrow::finite(Narrowed::F64, false, true)
 }
 
 /// A conversion to centred and scaled elements, in f32 or f64, which are computed in f64.
@@ -212,6 +294,8 @@ pub(super) struct Standardized {
     factor: Vec<f64>,
     /// The value that is subtracted from each row, and the factor; empty if no row has its own.
     rows: Vec<[f64; 2]>,
+    /// True if all elements stay as they are stored.
+    pub(super) is_identity: bool,
 }
 
 impl Standardized {
@@ -280,7 +364,7 @@ impl Convert for Standardized {
 #[derive(Debug)]
 pub(super) struct Standard {
     pub(super) convert: Standardized,
-    /// The power of two that elements are divided by in addition, so that their squares are near 1.
+    /// The power of two that elements are divided by in addition, so that their squares are near 1; 1 if they stay as they are stored.
     pub(super) power: f64,
     /// The sum of the squares of the centred and scaled elements, which are not divided by `power`.
     pub(super) total: f64,
@@ -329,6 +413,15 @@ impl Standard {
         }
         let mean_square = total / (m as f64 * n as f64);
         let power = if mean_square > 0.0 { mean_square.sqrt().log2().round().exp2() } else { 1.0 };
+        // Elements that stay as they are stored need no conversion, if their squares are far from the limits of the type.
+        let stored = if is_wide { StoredType::F64 } else { StoredType::F32 };
+        convert.is_identity = measured.missing.is_none()
+            && convert.rows.is_empty()
+            && convert.shift.iter().all(|shift| *shift == 0.0)
+            && convert.factor.iter().all(|factor| *factor == 1.0)
+            && measure.arrays.iter().all(|array| array.dtype() == stored)
+            && (NEAR.recip()..=NEAR).contains(&power);
+        let power = if convert.is_identity { 1.0 } else { power };
         convert.factor.iter_mut().for_each(|factor| *factor /= power);
         let variances = measured.columns.iter().map(|moments| moments.squares / m as f64).collect();
         Ok(Self { convert, power, total, means, variances, missing, passes, stats })
@@ -341,11 +434,9 @@ impl Measure<'_> {
     fn check_missing(&self, missing: u64, [row, column]: [u64; 2], measured: &Measured) -> Result<()> {
         let array = self.plan.array_of(row);
         if !self.options.missing_mean {
-            let is_before = |other: &&Arc<dyn ChunkedArray>| !Arc::ptr_eq(other, array);
-            let before: u64 = self.arrays.iter().take_while(is_before).map(|array| array.shape()[0]).sum();
             let (s, are) = if missing == 1 { ("", "is") } else { ("s", "are") };
             let all = if self.arrays.len() > 1 { " of all arrays" } else { "" };
-            let place = format!("row {}, column {column}", row - before);
+            let place = format!("row {}, column {column}", row - self.before(array));
             let why = format!("{missing} element{s}{all} {are} NaN or missing, first in {place}");
             return Err(Error::store(array.name(), why));
         }
@@ -398,5 +489,6 @@ fn standardized(
     };
     let is_centred = matches!(options.center, Center::Columns | Center::Both);
     let shift = if is_centred { means.to_vec() } else { vec![0.0; means.len()] };
-    (Standardized { is_wide, fill: means.to_vec(), shift, factor, rows: row_terms }, total)
+    let fill = means.to_vec();
+    (Standardized { is_wide, fill, shift, factor, rows: row_terms, is_identity: false }, total)
 }
