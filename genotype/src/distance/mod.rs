@@ -12,14 +12,6 @@ mod tree;
 mod write;
 
 #[cfg(test)]
-mod alleles_tests;
-#[cfg(test)]
-mod bands_tests;
-#[cfg(test)]
-mod between_tests;
-#[cfg(test)]
-mod neighbors_tests;
-#[cfg(test)]
 mod tests;
 
 #[cfg(doc)]
