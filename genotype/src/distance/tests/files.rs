@@ -17,7 +17,7 @@ fn check(check: impl Fn([&Distances; 2], [&SampleNeighbors; 2])) {
     let options = options(CITYBLOCK);
     let nearest = pairs.map(|pairs| {
         let k = if pairs.others.is_some() { 1 } else { 2 };
-        sample_neighbors(pairs, &Device::cpu(), &options, k, &Run::default()).unwrap()
+        sample_neighbors(pairs, cpu(), &options, k, &Run::default()).unwrap()
     });
     check(pairs.map(|pairs| compute(pairs, &options)).each_ref(), nearest.each_ref());
 }
@@ -163,7 +163,7 @@ fn stores_of_bands_are_finished() {
     let genotypes = memory(&dosages, &[150, 330], &[100, 25]);
     let write_of = |name: &str, metric, job: &str, run: &Run| {
         let options = DistanceOptions::default().metric(metric);
-        let bands = DistanceBands::new(&genotypes, &Device::cpu(), &options, 64, run)?;
+        let bands = DistanceBands::new(&genotypes, cpu(), &options, 64, run)?;
         bands.write_zarr(path(name), &names, job, run)
     };
     let write = |name: &str, run: &Run| write_of(name, SampleMetric::Ibs, "job", run);

@@ -8,16 +8,16 @@ use crate::tests::assert_refused;
 /// Each function refuses the metrics, options and genotypes that are not for it, by name.
 #[test]
 fn bad_input_is_named() {
-    let (device, run, plain) = (Device::cpu(), Run::default(), DistanceOptions::default());
+    let (device, run, plain) = (cpu(), Run::default(), DistanceOptions::default());
     let good = memory(&dosages(60, 12), &[60, 12], &[20, 12]);
     let of = |metric| DistanceOptions::default().metric(SampleMetric::Of(metric));
-    let whole = |genotypes: &Genotypes, options| distances(genotypes, &device, &options, &run).map(drop);
+    let whole = |genotypes: &Genotypes, options| distances(genotypes, device, &options, &run).map(drop);
     let bands = |genotypes: &Genotypes, options, side| {
-        DistanceBands::new(genotypes, &device, &options, side, &run).map(drop)
+        DistanceBands::new(genotypes, device, &options, side, &run).map(drop)
     };
     let nearest =
-        |genotypes: &Genotypes, options, k| sample_neighbors(genotypes, &device, &options, k, &run).map(drop);
-    let sums = |metric, missing| distance_sums(&good, &device, metric, missing, &run).map(drop);
+        |genotypes: &Genotypes, options, k| sample_neighbors(genotypes, device, &options, k, &run).map(drop);
+    let sums = |metric, missing| distance_sums(&good, device, metric, missing, &run).map(drop);
     let tree = plain.tree(Linkage::Average);
     let of_products = of(Metric::InnerProduct).tree(Linkage::Average);
     // This error occurs before anything is read.
@@ -68,10 +68,10 @@ fn bad_input_is_named() {
         cases.push((nearest(genotypes, options, 2), words));
     }
     cases.into_iter().for_each(|(result, words)| drop(assert_refused(result, &[words])));
-    let canberra = sample_neighbors(&good, &device, &of(Metric::Canberra), 1, &within(1000));
+    let canberra = sample_neighbors(&good, device, &of(Metric::Canberra), 1, &within(1000));
     assert_refused(canberra, &["for the matrix of all distances"]);
     assert!(
-        !sample_neighbors(&good, &device, &plain, 1, &within(1000))
+        !sample_neighbors(&good, device, &plain, 1, &within(1000))
             .unwrap_err()
             .to_string()
             .contains("matrix")
@@ -82,7 +82,7 @@ fn bad_input_is_named() {
 
 #[test]
 fn pairs_that_do_not_fit_are_named() {
-    let (device, plain) = (Device::cpu(), DistanceOptions::default());
+    let (device, plain) = (cpu(), DistanceOptions::default());
     let rows = dosages(200, 17);
     let side = |first: usize, count: usize| -> Vec<i8> {
         rows.chunks(17).flat_map(|row| &row[first..first + count]).copied().collect()
@@ -95,11 +95,11 @@ fn pairs_that_do_not_fit_are_named() {
     let repeated = vec![Some(Match::Same(4)); 200];
     let run = Run::default();
     let between = |with: &Genotypes, matches: &[Option<Match>], options: DistanceOptions| {
-        distances(SamplePairs::between(&own, with, matches), &device, &options, &run).map(drop)
+        distances(SamplePairs::between(&own, with, matches), device, &options, &run).map(drop)
     };
     let nearest = |k, host| {
         let run = if host > 0 { within(host) } else { Run::default() };
-        sample_neighbors(SamplePairs::between(&own, &with, &same), &device, &plain, k, &run).map(drop)
+        sample_neighbors(SamplePairs::between(&own, &with, &same), device, &plain, k, &run).map(drop)
     };
     let (tree, half) = (plain.tree(Linkage::Average), options(SampleMetric::IbsOfAlleles));
     for (result, words) in [

@@ -1,7 +1,7 @@
 //! Tests of distances between two stores, in bands and of the nearest, against one matrix of all samples.
 
 use teatime::{
-    Error, Status, assert_err,
+    Status, assert_err,
     openings::{told, within},
 };
 
@@ -80,7 +80,7 @@ fn chunked(dosages: &[i8], samples: u64, number: usize) -> Genotypes {
 
 /// Returns the end of each band's samples, and checks that their distances are those of the whole matrix.
 fn check_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Result<Vec<u64>> {
-    let bands = DistanceBands::new(genotypes, &Device::cpu(), options, SIDE, run)?;
+    let bands = DistanceBands::new(genotypes, cpu(), options, SIDE, run)?;
     let all = compute(genotypes, options);
     let (facts, n) = (bands.facts(), genotypes.samples());
     assert_eq!((bands.has_shared(), facts.digest), (all.shared.is_some(), all.facts.digest));
@@ -115,7 +115,7 @@ pub(super) fn check_nearest<'a>(
 ) -> Option<u32> {
     let pairs = pairs.into();
     let (all, (told_of, passes)) = (compute(pairs, options), told(|_| false));
-    let found = sample_neighbors(pairs, &Device::cpu(), options, k, &told_of.memory(run.memory)).unwrap();
+    let found = sample_neighbors(pairs, cpu(), options, k, &told_of.memory(run.memory)).unwrap();
     // Each band is a pass that is told.
     assert!(found.bands.is_none_or(|bands| passes.lock().unwrap().last().unwrap().pass == bands));
     let said = |facts: DistanceFacts| (facts.digest, facts.counts, facts.others, facts.options.metric);
@@ -156,8 +156,7 @@ fn every_way_gives_the_bits_of_the_matrix() {
                 }
                 case.check(&stores, &options, exact);
                 check_nearest(case.pairs(&stores), &options, 9, &Run::default());
-                let (bytes, _) =
-                    least(|run| sample_neighbors(&stores[2], &Device::cpu(), &options, 7, run).map(drop));
+                let (bytes, _) = least(|run| sample_neighbors(&stores[2], cpu(), &options, 7, run).map(drop));
                 let bands = check_nearest(&stores[2], &options, 7, &within(bytes));
                 assert_eq!(bands.is_some_and(|bands| bands > 2), exact, "{options:?}");
                 assert_eq!(check_nearest(&stores[2], &options, 299, &Run::default()), exact.then_some(1));
@@ -264,7 +263,7 @@ fn passes_of_bands_are_told_and_cancelled() {
         passes
     };
     let (run, told_of) = told(|_| false);
-    let bands = DistanceBands::new(&genotypes, &Device::cpu(), &options, SIDE, &run).unwrap();
+    let bands = DistanceBands::new(&genotypes, cpu(), &options, SIDE, &run).unwrap();
     let mut owners = Vec::new();
     let mut keep = |band: DistanceBand| {
         owners.push(band.own);
@@ -278,5 +277,5 @@ fn passes_of_bands_are_told_and_cancelled() {
     assert_err!(bands.each(&run, &|_| false, &mut |_| Ok(())), Error::Cancelled);
     let case = Case::new(&dosages(200, 17), [9, 8], 2);
     let stores = case.stores(chunked);
-    assert_err!(distances(case.pairs(&stores), &Device::cpu(), &options, &run), Error::Cancelled);
+    assert_err!(distances(case.pairs(&stores), cpu(), &options, &run), Error::Cancelled);
 }
