@@ -9,7 +9,7 @@ use teatime::{
 use super::*;
 use crate::{
     Match, VariantFilter,
-    tests::{changes_no_bit, dosages, fixture, memory, pair_bits},
+    tests::{changes_no_bit, dosages, fixture, fractions, memory, pair_bits},
 };
 
 mod files;
@@ -153,18 +153,13 @@ fn matches_the_definitions() {
     let complete: Vec<i8> = dosages.iter().map(|x| *x.max(&0)).collect();
     let packed =
         |dosages: &[i8]| (memory(dosages, &[260, 70], &[100, 25]), Calls::of_dosages(dosages, 70, 1.0), true);
-    let fractions = |dosages: &[i8]| {
-        let numbers: Vec<f32> =
-            dosages.iter().map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * 0.75 }).collect();
-        let stored = memory(&numbers, &[260, 70], &[100, 25]).nan_is_missing(true);
-        (stored, Calls::of_dosages(dosages, 70, 0.75), false)
-    };
+    let in_f32 = |dosages: &[i8]| (fractions(dosages, 0.75, 70), Calls::of_dosages(dosages, 70, 0.75), false);
     let calls = [(130, 66, 2), (1, 2, 2), (130, 66, 1), (64, 5, 3), (3, 2, 1)];
     let calls = calls.map(|(variants, samples, ploidy)| {
         let calls = Calls::of_many_alleles(variants, samples, ploidy);
         (calls.stored(), calls, ploidy <= 2)
     });
-    let forms = [packed(&dosages), packed(&complete), fractions(&dosages), fractions(&complete)];
+    let forms = [packed(&dosages), packed(&complete), in_f32(&dosages), in_f32(&complete)];
     let rules = [None, Some(Missing::Ignore), Some(Missing::RescaleOrZero), Some(Missing::Propagate)];
     let filters = [VariantFilter::default(), VariantFilter { min_maf: 0.2013, max_missing: 0.2037 }];
     for (genotypes, calls, packed) in forms.into_iter().chain(calls) {

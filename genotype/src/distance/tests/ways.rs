@@ -181,15 +181,10 @@ fn two_stores_of_other_forms() {
             memory(&calls, &[variants, samples, ploidy as u64], &[90 + 50 * number as u64, 20, ploidy as u64])
         }
     };
-    let as_f32 = |dosages: &[i8], samples: u64| {
-        let number = |&x: &i8| if x < 0 { f32::NAN } else { x.into() };
-        let numbers: Vec<f32> = dosages.iter().map(number).collect();
-        memory(&numbers, &[dosages.len() as u64 / samples, samples], &[110, 64]).nan_is_missing(true)
-    };
     // Sides of these numbers are fractions, the others calls.
-    let mixed = |fractions: &'static [usize]| {
-        move |dosages: &[i8], samples, number: usize| match fractions.contains(&number) {
-            true => as_f32(dosages, samples),
+    let mixed = |in_f32: &'static [usize]| {
+        move |dosages: &[i8], samples, number: usize| match in_f32.contains(&number) {
+            true => fractions(dosages, 1.0, samples),
             false => as_calls(2)(dosages, samples, number),
         }
     };
