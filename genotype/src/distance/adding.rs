@@ -83,8 +83,8 @@ fn samples(readers: &[Reader]) -> (u64, Option<u64>) {
 }
 
 impl Accumulator {
-    /// Reads `genotypes` and adds up the sums of all pairs of samples, or those of each with itself for bands of `side` samples, for which the
-    /// genotypes stay. `beside` bytes on the host are left for the caller's work on the sums or on a band.
+    /// Reads `genotypes` and adds up the sums of all pairs of samples, or those of each with itself for bands of `side` samples, for which
+    /// the genotypes stay. `beside` bytes on the host are left for the caller's work on the sums or on a band.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.

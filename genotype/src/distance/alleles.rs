@@ -76,8 +76,8 @@ impl Several {
         self.variants.len() as u64
     }
 
-    /// Waits for the sums over the cohort's genotypes, and adds what they lack. `beside` is the number of bytes that are held on the host in
-    /// addition.
+    /// Waits for the sums over the cohort's genotypes, and adds what they lack. `beside` is the number of bytes that are held on the host
+    /// in addition.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
@@ -98,7 +98,8 @@ impl Several {
         Ok(sums)
     }
 
-    /// Waits for the distances from the sums over the cohort's genotypes. `beside` is the number of bytes that are held on the host in addition.
+    /// Waits for the distances from the sums over the cohort's genotypes. `beside` is the number of bytes that are held on the host in
+    /// addition.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
@@ -126,8 +127,8 @@ impl Several {
         Ok(without_equal(self.export(adding, cohort, options, beside, run)?.finish()?, loaded))
     }
 
-    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples). `beside` is the number of bytes that are
-    /// held on the host in addition.
+    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples). `beside` is the number of bytes that
+    /// are held on the host in addition.
     ///
     /// # Cost
     /// A pass over these variants, and for each alternate allele one over the variants that have it. Takes 24 samples² bytes on the host.

@@ -92,8 +92,8 @@ impl DistanceBands {
         Self::beside(genotypes, device, options, sizes, run)?.map_err(refuse)
     }
 
-    /// Does as [`new`](Self::new) for checked arguments, with `beside` bytes on the host left for the caller's work on bands. If there can be
-    /// no bands, returns the argument that is to blame, and the reason.
+    /// Does as [`new`](Self::new) for checked arguments, with `beside` bytes on the host left for the caller's work on bands. If there can
+    /// be no bands, returns the argument that is to blame, and the reason.
     pub(super) fn beside(
         genotypes: &Genotypes,
         device: &Device,

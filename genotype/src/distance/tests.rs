@@ -62,7 +62,8 @@ struct Calls {
 }
 
 impl Calls {
-    /// Makes calls. Every third variant has four alleles, the others two, of which one may be the third allele; some calls are missing or partial.
+    /// Makes calls. Every third variant has four alleles, the others two, of which one may be the third allele; some calls are missing or
+    /// partial.
     fn of_many_alleles(variants: usize, samples: usize, ploidy: usize) -> Self {
         let mut alleles = Vec::new();
         for (variant, at) in (0..variants).flat_map(|row| (0..samples * ploidy).map(move |at| (row, at))) {
@@ -84,8 +85,8 @@ impl Calls {
         memory(&self.alleles, &shape.map(|extent| extent as u64), &[40, 7, self.ploidy as u64])
     }
 
-    /// Returns the distances that the definitions give, and the numbers of shared variants: by the library, in f64, from the copies of each allele
-    /// in the variants that pass the filter. Also returns their number.
+    /// Returns the distances that the definitions give, and the numbers of shared variants: by the library, in f64, from the copies of each
+    /// allele in the variants that pass the filter. Also returns their number.
     fn expected(&self, options: &DistanceOptions) -> (Vec<f64>, Vec<f64>, u64) {
         let &Self { samples, ploidy, size, .. } = self;
         let VariantFilter { min_maf, max_missing } = options.filter;
@@ -146,7 +147,8 @@ impl Calls {
     }
 }
 
-/// Compares calls of all ploidies and alleles, and dosages in two bits and in f32, with the definitions. Sums over two parts merge to the same.
+/// Compares calls of all ploidies and alleles, and dosages in two bits and in f32, with the definitions. Sums over two parts merge to the
+/// same.
 #[test]
 fn matches_the_definitions() {
     let dosages = dosages(260, 70);

@@ -7,8 +7,8 @@ use teatime::{ChunkedArray, openings::elements, store::NpyArray};
 use super::*;
 use crate::tests::assert_refused;
 
-/// Calls `check` with distances and the nearest of three samples, of which the first lacks a call and the others are equal, and with those of two
-/// samples from the one of another store.
+/// Calls `check` with distances and the nearest of three samples, of which the first lacks a call and the others are equal, and with those
+/// of two samples from the one of another store.
 fn check(check: impl Fn([&Distances; 2], [&SampleNeighbors; 2])) {
     let own = memory(&[0i8, 1, 1, 2, 2, 2, -1, 0, 0], &[3, 3], &[3, 3]);
     let [first, second] = [memory(&[0i8, 1, 2, 2], &[2, 2], &[2, 2]), memory(&[2i8, 0], &[2, 1], &[2, 1])];

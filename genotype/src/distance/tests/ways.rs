@@ -20,8 +20,8 @@ struct Case {
 }
 
 impl Case {
-    /// Makes a case from dosages of the samples of both sides. One in five variants is not in the second side, one in seven not in the first. One in
-    /// four has swapped alleles in the second side, where some are one place later.
+    /// Makes a case from dosages of the samples of both sides. One in five variants is not in the second side, one in seven not in the
+    /// first. One in four has swapped alleles in the second side, where some are one place later.
     fn new(all: &[i8], samples: [usize; 2], ploidy: i8) -> Self {
         let rows: Vec<&[i8]> = all.chunks(samples[0] + samples[1]).collect();
         let variants = rows.len();
@@ -44,7 +44,8 @@ impl Case {
         Self { sides: [first, second], samples, matches, joint }
     }
 
-    /// Returns the genotypes of each side and of both together. `store` makes them from dosages, the number of samples, and an index from 0 to 2.
+    /// Returns the genotypes of each side and of both together. `store` makes them from dosages, the number of samples, and an index from 0
+    /// to 2.
     fn stores(&self, store: impl Fn(&[i8], u64, usize) -> Genotypes) -> [Genotypes; 3] {
         let [n, others] = self.samples.map(|samples| samples as u64);
         let [first, second] = &self.sides;
@@ -106,7 +107,8 @@ fn check_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> R
     Ok(ends.split_off(1))
 }
 
-/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands they were computed in.
+/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands they were computed
+/// in.
 pub(super) fn check_nearest<'a>(
     pairs: impl Into<SamplePairs<'a>>,
     options: &DistanceOptions,
@@ -136,8 +138,8 @@ pub(super) fn check_nearest<'a>(
     found.bands
 }
 
-/// Distances between two stores, in bands and of the nearest are those of one matrix, to the bit, with as little memory as will do. One sample has no
-/// calls, so that its distances are NaN; the filter uses the samples of both stores.
+/// Distances between two stores, in bands and of the nearest are those of one matrix, to the bit, with as little memory as will do. One
+/// sample has no calls, so that its distances are NaN; the filter uses the samples of both stores.
 #[test]
 fn every_way_gives_the_bits_of_the_matrix() {
     let mut missing = dosages(120, 300);
@@ -147,9 +149,12 @@ fn every_way_gives_the_bits_of_the_matrix() {
     for (dosages, samples) in [(&missing, [230, 70]), (&complete, [172, 128])] {
         let case = Case::new(dosages, samples, 2);
         let stores = case.stores(chunked);
+        let filter = VariantFilter { min_maf: 0.2, max_missing: 0.03 };
+        let counts = compute(&stores[2], &options(CITYBLOCK).filter(filter)).facts.counts;
+        assert!(counts.below_maf > 0 && counts.used > 20);
+        assert_eq!(counts.above_missing > 0, dosages.contains(&-1));
         for (metric, exact) in METRICS.map(|metric| (metric, true)).into_iter().chain(whole) {
             for missing in [Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero, Missing::Propagate] {
-                let filter = VariantFilter { min_maf: 0.2, max_missing: 0.03 };
                 let options = options(metric).missing(missing).filter(filter);
                 if !takes(metric, Some(missing)) {
                     continue;
