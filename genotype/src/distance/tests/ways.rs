@@ -149,7 +149,7 @@ fn every_way_gives_the_bits_of_the_matrix() {
     for (dosages, samples) in [(&missing, [230, 70]), (&complete, [172, 128])] {
         let case = Case::new(dosages, samples, 2);
         let stores = case.stores(chunked);
-        let filter = VariantFilter { min_maf: 0.2, max_missing: 0.03 };
+        let filter = VariantFilter { min_maf: 0.2, max_missing: 0.015 };
         let counts = compute(&stores[2], &options(CITYBLOCK).filter(filter)).facts.counts;
         assert!(counts.below_maf > 0 && counts.used > 20);
         assert_eq!(counts.above_missing > 0, dosages.contains(&-1));
