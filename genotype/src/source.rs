@@ -393,6 +393,9 @@ pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<(
     Ok(())
 }
 
+/// The path of an array of names in a store, its axis, and the names.
+pub(crate) type Names<'a, S> = (&'a str, &'a str, &'a [S]);
+
 /// # Errors
 /// [`Error::Argument`] unless there are `n` names.
 pub(crate) fn check_names(op: &'static str, samples: &[impl AsRef<str>], n: usize) -> Result<()> {

@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use serde_json::Value;
 use teatime::{
     Result,
     linalg::Matrix,
     store::{ArraySpec, Attributes, NewStore},
 };
+
+use super::source::Names;
 
 /// Writes a store that appears whole: names, each with an array and an axis of its own; a matrix in f64 under its name, with the given axes;
 /// and, if there are any, counts of variants as `shared_variants` in u32. Takes memory for one chunk, at most 8 MB, and its compressed copy.
@@ -17,7 +18,7 @@ use teatime::{
 /// [`Error::Store`](teatime::Error::Store) if `path` exists; [`Error::Io`](teatime::Error::Io).
 pub(crate) fn write_pairs<S: AsRef<str>>(
     path: &Path,
-    attributes: impl IntoIterator<Item = (&'static str, Value)>,
+    attributes: &Attributes,
     names: &[Names<'_, S>],
     axes: [&str; 2],
     (name, matrix): (&str, &Matrix),
@@ -38,21 +39,16 @@ pub(crate) fn write_pairs<S: AsRef<str>>(
     store.finish()
 }
 
-/// The path of an array of names, its axis, and the names.
-pub(crate) type Names<'a, S> = (&'a str, &'a str, &'a [S]);
-
 /// Begins a store with names, which appears once it is finished.
 ///
 /// # Errors
 /// Fails as [`write_pairs`] does.
 pub(crate) fn begin<S: AsRef<str>>(
     path: &Path,
-    attributes: impl IntoIterator<Item = (&'static str, Value)>,
+    attributes: &Attributes,
     names: &[Names<'_, S>],
 ) -> Result<NewStore> {
-    let attributes: Attributes =
-        attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let store = NewStore::create(path, &attributes)?;
+    let store = NewStore::create(path, attributes)?;
     for (array, axis, names) in names {
         let n = [names.len() as u64];
         let array = store.array(array, ArraySpec::new(None, &n, &n).of_results(&[axis]))?;

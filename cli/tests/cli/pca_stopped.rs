@@ -4,7 +4,7 @@ use std::fs;
 
 use teatime::random::philox;
 
-use crate::support::{Busy, Scratch, files, run, store};
+use crate::support::{Scratch, files, run, store};
 
 /// Writes a store of 300 samples, whose spectrum is flat, so that a PCA takes many passes.
 fn cohort(scratch: &Scratch, name: &str, shift: u64) {
@@ -17,13 +17,6 @@ fn cohort(scratch: &Scratch, name: &str, shift: u64) {
 
 const WORDS: &str = "-k 4 --method randomized --tolerance 1e-6 --loadings";
 
-/// Returns the results in a folder, except the record.
-fn results(scratch: &Scratch, name: &str) -> Vec<(String, Vec<u8>)> {
-    let mut all = files(&scratch.join(name));
-    all.retain(|(name, _)| !name.ends_with("run.json"));
-    all
-}
-
 #[test]
 fn killed() {
     let scratch = Scratch::new();
@@ -31,16 +24,10 @@ fn killed() {
     let whole = scratch.record(&format!("pca c.vcz --out whole {WORDS}"));
     assert!(whole["passes"].as_u64() > Some(9) && whole["passes_found"] == 0, "{whole}");
     // The run is killed once the product of a pass is there.
-    let killed = |out: &str, pass: &str| {
-        let command = scratch.command(&format!("pca c.vcz --out {out} {WORDS} --resume --threads 1"));
-        let folder = scratch.join(out).join("pca.checkpoint");
-        Busy::start(command, || folder.join(pass).exists()).is_some_and(Busy::kill)
+    let killed = |out: &str, parts: &[&str]| {
+        scratch.killed(&format!("pca c.vcz --out {out} {WORDS} --resume --threads 1"), out, parts);
     };
-    let stopped = (0..9).any(|_| {
-        fs::remove_dir_all(scratch.join("out")).ok();
-        killed("out", "2") && killed("out", "4")
-    });
-    assert!(stopped, "it ends before it is killed");
+    killed("out", &["pca.checkpoint/2", "pca.checkpoint/4"]);
     assert!(!scratch.join("out/pca.eigenvec").exists());
     let path =
         "out/pca.checkpoint: is there, of a run that was stopped; --resume goes on with it, or move it away";
@@ -59,15 +46,11 @@ fn killed() {
     scratch.refused(&other, 1, &["is of another job: stores was ", "c.vcz", "and is ", "other.vcz"]);
     let resumed = scratch.record(&format!("pca c.vcz --out out {WORDS} --resume --memory 1G --threads 3"));
     assert!(resumed["passes_found"].as_u64() >= Some(4) && resumed["passes"] == whole["passes"], "{resumed}");
-    assert!(results(&scratch, "out") == results(&scratch, "whole"));
+    assert!(scratch.results("out") == scratch.results("whole"));
     assert!(!scratch.join("out/pca.checkpoint").exists());
     scratch.refused(&format!("pca c.vcz --out out {WORDS} --resume"), 1, &["--overwrite replaces them"]);
     // A store that is written anew is another one.
-    let stopped = (0..9).any(|_| {
-        fs::remove_dir_all(scratch.join("again")).ok();
-        killed("again", "1")
-    });
-    assert!(stopped, "it ends before it is killed");
+    killed("again", &["pca.checkpoint/1"]);
     fs::write(scratch.join("c.vcz/new"), "").unwrap();
     scratch.refused(&format!("pca c.vcz --out again {WORDS} --resume"), 1, &["stores was ", "c.vcz"]);
 }
@@ -88,7 +71,7 @@ fn a_full_disk() {
     assert_eq!(files(&scratch.join("out")).len(), 1, "the job alone");
     scratch.ok(&words);
     scratch.ok(&format!("pca c.vcz --out whole {WORDS}"));
-    assert!(results(&scratch, "out") == results(&scratch, "whole"));
+    assert!(scratch.results("out") == scratch.results("whole"));
 }
 
 /// The exact method makes one pass, which nobody needs to resume.

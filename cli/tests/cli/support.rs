@@ -113,6 +113,27 @@ impl Scratch {
         assert_eq!(self.names(), before, "{words}");
     }
 
+    /// Returns the results in a folder, except the record.
+    pub(crate) fn results(&self, name: &str) -> Vec<(String, Vec<u8>)> {
+        let mut all = files(&self.join(name));
+        all.retain(|(name, _)| !name.ends_with("run.json"));
+        all
+    }
+
+    /// Starts a command whose results are in the folder `out`, kills it once the first of `parts` is there, and so on for all of them.
+    #[cfg(unix)]
+    pub(crate) fn killed(&self, words: &str, out: &str, parts: &[&str]) {
+        let at = |part: &&str| {
+            let begun = || self.join(out).join(part).exists();
+            Busy::start(self.command(words), begun).is_some_and(Busy::kill)
+        };
+        let stopped = (0..9).any(|_| {
+            fs::remove_dir_all(self.join(out)).ok();
+            parts.iter().all(at)
+        });
+        assert!(stopped, "it ends before it is killed");
+    }
+
     /// Returns the minimum memory that the command's error names.
     #[track_caller]
     pub(crate) fn least(&self, words: &str) -> u64 {

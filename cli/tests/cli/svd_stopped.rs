@@ -1,10 +1,8 @@
 //! Tests of `teatime svd --resume` when it is killed, or gets another input.
 
-use std::fs;
-
 use teatime::{random::philox, store::write_npy};
 
-use crate::support::{Busy, Scratch, files};
+use crate::support::Scratch;
 
 /// Writes a matrix whose spectrum is flat, so that the iteration takes many products.
 fn matrix(scratch: &Scratch, name: &str, seed: u32) {
@@ -15,13 +13,6 @@ fn matrix(scratch: &Scratch, name: &str, seed: u32) {
 
 const WORDS: &str = "-k 4 --method randomized --tolerance 1e-6 --center columns --left --right";
 
-/// Returns the results in a folder, except the record.
-fn results(scratch: &Scratch, name: &str) -> Vec<(String, Vec<u8>)> {
-    let mut all = files(&scratch.join(name));
-    all.retain(|(name, _)| !name.ends_with("run.json"));
-    all
-}
-
 #[test]
 fn killed() {
     let scratch = Scratch::new();
@@ -30,16 +21,8 @@ fn killed() {
     assert!(whole["products"].as_u64() > Some(9) && whole["products_found"] == 0, "{whole}");
     assert_eq!(whole["route"], "krylov-on-device");
     // The run is killed once the product of a pass is there.
-    let killed = |pass: &str| {
-        let command = scratch.command(&format!("svd x.npy --out out {WORDS} --resume --threads 1"));
-        let folder = scratch.join("out/svd.checkpoint");
-        Busy::start(command, || folder.join(pass).exists()).is_some_and(Busy::kill)
-    };
-    let stopped = (0..9).any(|_| {
-        fs::remove_dir_all(scratch.join("out")).ok();
-        killed("1") && killed("2") && killed("5")
-    });
-    assert!(stopped, "it ends before it is killed");
+    let parts = ["svd.checkpoint/1", "svd.checkpoint/2", "svd.checkpoint/5"];
+    scratch.killed(&format!("svd x.npy --out out {WORDS} --resume --threads 1"), "out", &parts);
     assert!(!scratch.join("out/singular_values.tsv").exists());
     scratch.refused(
         &format!("svd x.npy --out out {WORDS}"),
@@ -71,7 +54,7 @@ fn killed() {
         ["route", "products"].map(|entry| &whole[entry])
     );
     assert_eq!(resumed["method_reason"], "asked for by --resume");
-    assert!(results(&scratch, "out") == results(&scratch, "whole"));
+    assert!(scratch.results("out") == scratch.results("whole"));
     assert!(!scratch.join("out/svd.checkpoint").exists());
     scratch.refused(&words, 1, &["--overwrite replaces them"]);
     let said = "--resume is for --method randomized";

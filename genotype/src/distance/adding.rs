@@ -83,7 +83,8 @@ fn samples(readers: &[Reader]) -> (u64, Option<u64>) {
 }
 
 impl Accumulator {
-    /// Reads `genotypes` and adds up the sums of all pairs of samples, with `beside` bytes on the host left for the caller's work on them.
+    /// Reads `genotypes` and adds up the sums of all pairs of samples, or those of each with itself for bands of `side` samples, for which
+    /// the genotypes stay. `beside` bytes on the host are left for the caller's work on the sums or on a band.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
@@ -91,19 +92,31 @@ impl Accumulator {
         genotypes: &Genotypes,
         device: &Device,
         options: &DistanceOptions,
+        side: Option<u64>,
         beside: u64,
         run: &Run,
     ) -> Result<(Self, Cohort)> {
         // Dosages that two bits hold are summed in packed form.
         let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
         let genotypes = &genotypes.clone().dosages_are_bounded(bounded).watched();
-        let all = ColumnPairs::All(genotypes.samples());
-        let each = Each {
-            needs: &|reader| Self::needs(from_ref(reader), options, &all) + Needs::host(beside),
-            start: &|reader| Self::new(from_ref(reader), reader.variants(), options, &all),
-            add: &mut |adding: &mut Self, reader, panel, stats| adding.add(reader, panel, &panel.rows, stats),
+        let n = genotypes.samples();
+        let (added, planned, passes) = match side {
+            None => (ColumnPairs::All(n), ColumnPairs::All(n), 0),
+            // The number of bands is unknown until memory is planned, so this is its maximum.
+            Some(side) => (ColumnPairs::Diagonal(n), ColumnPairs::Band(n, 0..side.min(n)), n.div_ceil(side)),
         };
-        Cohort::load_with(genotypes, device, &Wanted::default().sums_of_pairs(), run, each)
+        let each = Each {
+            needs: &|reader| Self::needs(from_ref(reader), options, &planned, beside),
+            start: &|reader| Self::new(from_ref(reader), reader.variants(), options, &added),
+            add: &mut |adding: &mut Self, reader, panel, stats| match side {
+                None => adding.add(reader, panel, &panel.rows, stats),
+                Some(_) => reader
+                    .steps(&panel.rows)
+                    .try_for_each(|rows| adding.add(reader, panel, &rows, &stats[panel.places(&rows)])),
+            },
+        };
+        let wanted = Wanted::default().sums_of_pairs().more_passes(passes);
+        Cohort::load_with(genotypes, device, &wanted, run, each)
     }
 
     /// Creates empty sums for `pairs` of the samples of one or two readers, and for `variants` variants that are added later. The samples
@@ -132,10 +145,15 @@ impl Accumulator {
         Ok(Self { variants: Variants::new(readers, options), pairs })
     }
 
-    /// Returns the memory of the sums that [`new`](Self::new) makes, of their results, and of a tree.
-    pub(super) fn needs(readers: &[Reader], options: &DistanceOptions, pairs: &ColumnPairs) -> Needs {
+    /// Returns the memory of the sums that [`new`](Self::new) makes, of their results, of a tree, and of `beside` bytes more on the host.
+    pub(super) fn needs(
+        readers: &[Reader],
+        options: &DistanceOptions,
+        pairs: &ColumnPairs,
+        beside: u64,
+    ) -> Needs {
         let (reader, (n, others), metric) = (&readers[0], samples(readers), options.metric.summed());
-        let tree = Needs::host(options.tree.map_or(0, |_| tree::bytes(n)));
+        let beside = Needs::host(options.tree.map_or(0, |_| tree::bytes(n))) + Needs::host(beside);
         if !is_packed(readers, options) {
             let numbers = match others {
                 // One block in f32: unpacked rows, or dosages without variants that take no part.
@@ -143,11 +161,11 @@ impl Accumulator {
                 // These are blocks in f32 of both readers, before and after swapped variants' dosages become the ploidy less the dosage.
                 Some(others) => Needs::device(8 * (n + others)) * reader.plan.block_rows(),
             };
-            return Partial::needs(n, others, metric, options.missing_rule()) + numbers + tree;
+            return Partial::needs(n, others, metric, options.missing_rule()) + numbers + beside;
         }
         let rows = readers.iter().map(|reader| reader.panel_rows(reader.step_bytes));
         let rows = rows.min().map_or(0, |rows| rows.min(reader.variants()));
-        let sums = PackedPairs::needs(&reader.device, pairs, rows, metric) + tree;
+        let sums = PackedPairs::needs(&reader.device, pairs, rows, metric) + beside;
         if options.metric != SampleMetric::IbsOfAlleles {
             return sums;
         }

@@ -6,9 +6,11 @@
 //! give. The copies of all alternate alleles together differ as much as those of the reference. So sums of dosages over all variants lack,
 //! at variants of more than two alleles, half of the sums of each alternate allele, less half of the sums of all alternate alleles together.
 
+use std::iter;
+
 use teatime::{
     Device, Result, Run,
-    distance::{Distances as Found, Metric, Missing},
+    distance::{Distances as Found, Metric, Missing, PartialSums},
     linalg::Matrix,
 };
 
@@ -30,6 +32,8 @@ const AT_ONCE: u64 = 1 << 16;
 pub(super) struct Several {
     /// The indices of these variants, and their alleles as [`carried_alleles`] returns them.
     variants: Vec<(u64, u128)>,
+    /// True if there are any, and different alternate alleles differ.
+    pub(super) are_told: bool,
 }
 
 impl DistanceOptions {
@@ -52,7 +56,7 @@ impl Several {
     pub(super) fn new(cohort: &Cohort, options: &DistanceOptions, run: &Run) -> Result<Self> {
         let (reader, mut variants) = (&cohort.reader, Vec::new());
         if !reader.genotypes.has_further_alleles() {
-            return Ok(Self { variants });
+            return Ok(Self { variants, are_told: false });
         }
         let carried = carried_alleles(&reader.genotypes, &reader.device, run)?;
         let mut rule = Variants::new(std::slice::from_ref(reader), options);
@@ -64,32 +68,75 @@ impl Several {
                 .filter(|((_, carried), kept)| kept.is_some() && alternates(**carried) > 1);
             variants.extend(several.map(|((variant, carried), _)| (variant, *carried)));
         }
-        Ok(Self { variants })
+        let are_told = !variants.is_empty() && options.tells_alleles(reader.genotypes.ploidy());
+        Ok(Self { variants, are_told })
     }
 
     pub(super) fn len(&self) -> u64 {
         self.variants.len() as u64
     }
 
-    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples); returns none if it is zero, or if
-    /// alternate alleles count as one. `beside` is the number of bytes that are held on the host in addition.
+    /// Waits for the sums over the cohort's genotypes, and adds what they lack. `beside` is the number of bytes that are held on the host
+    /// in addition.
+    ///
+    /// # Errors
+    /// Fails as [`distances`](super::distances()) does.
+    pub(super) fn export(
+        &self,
+        adding: Accumulator,
+        cohort: &Cohort,
+        options: &DistanceOptions,
+        beside: u64,
+        run: &Run,
+    ) -> Result<PartialSums> {
+        let mut sums = adding.export()?;
+        if self.are_told {
+            let lack = self.lack(cohort, options, beside, run)?;
+            let lower = (0..lack.rows()).flat_map(|row| &lack.row(row)[..=row]);
+            sums.sums[0].iter_mut().zip(lower).for_each(|(sum, lack)| *sum += lack);
+        }
+        Ok(sums)
+    }
+
+    /// Waits for the distances from the sums over the cohort's genotypes. `beside` is the number of bytes that are held on the host in
+    /// addition.
+    ///
+    /// # Errors
+    /// Fails as [`distances`](super::distances()) does.
+    pub(super) fn finish(
+        &self,
+        adding: Accumulator,
+        cohort: &Cohort,
+        options: &DistanceOptions,
+        beside: u64,
+        run: &Run,
+    ) -> Result<Found> {
+        if !self.are_told {
+            return adding.finish(None);
+        }
+        // These bytes are for sums, counts, and the distances that they become.
+        let beside = beside.saturating_add(32 * cohort.genotypes().samples().saturating_pow(2));
+        if options.metric == SampleMetric::IbsOfAlleles {
+            // `PartialSums` has no metric for these sums, which are the similarities.
+            let mut ibs = adding.finish(None)?;
+            let lack = self.lack(cohort, options, beside, run)?;
+            ibs.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);
+            return Ok(ibs);
+        }
+        let loaded = adding.variants.counts(OP)?.loaded();
+        Ok(without_equal(self.export(adding, cohort, options, beside, run)?.finish()?, loaded))
+    }
+
+    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples). `beside` is the number of bytes that
+    /// are held on the host in addition.
     ///
     /// # Cost
     /// A pass over these variants, and for each alternate allele one over the variants that have it. Takes 24 samples² bytes on the host.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
-    pub(super) fn lack(
-        &self,
-        cohort: &Cohort,
-        options: &DistanceOptions,
-        beside: u64,
-        run: &Run,
-    ) -> Result<Option<Matrix>> {
+    fn lack(&self, cohort: &Cohort, options: &DistanceOptions, beside: u64, run: &Run) -> Result<Matrix> {
         let genotypes = cohort.genotypes();
-        if self.variants.is_empty() || !options.tells_alleles(genotypes.ploidy()) {
-            return Ok(None);
-        }
         let metric = match options.metric {
             SampleMetric::IbsOfAlleles => SampleMetric::IbsOfAlleles,
             SampleMetric::Of(Metric::Euclidean | Metric::SqEuclidean) => {
@@ -100,67 +147,26 @@ impl Several {
         };
         let options = DistanceOptions::default().metric(metric).missing(Missing::Ignore).merge_alleles(true);
         let beside = beside.saturating_add(8 * genotypes.samples().saturating_pow(2));
-        let sums = |alleles: u128, allele: Option<u8>| {
-            let with = self.variants.iter().filter(|(_, carried)| carried & alleles != 0);
-            let part = genotypes.part(&with.map(|(variant, _)| *variant..variant + 1).collect::<Vec<_>>())?;
-            let part = allele.map_or(Ok(part.clone()), |allele| part.count_allele(allele))?;
-            let (adding, _) = Accumulator::load(&part, cohort.device(), &options, beside, run)?;
-            Ok::<_, teatime::Error>(adding.finish(None)?.distances)
-        };
-        let mut lack = sums(u128::MAX, None)?;
-        lack.data_mut().iter_mut().for_each(|lack| *lack /= -2.0);
+        let n = to_usize(genotypes.samples());
+        let mut lack = Matrix::zeros(n, n);
         let alleles = self.variants.iter().fold(0, |alleles, (_, carried)| alleles | carried);
-        for allele in (1..=127).filter(|allele| alleles >> allele & 1 == 1) {
-            let sums = sums(1 << allele, Some(allele))?;
-            lack.data_mut().iter_mut().zip(sums.data()).for_each(|(lack, sum)| *lack += sum / 2.0);
+        let each = (1..=127).filter(|allele| alleles >> allele & 1 == 1).map(Some);
+        for allele in iter::once(None).chain(each) {
+            let (with, share) = allele.map_or((u128::MAX, -0.5), |allele| (1 << allele, 0.5));
+            let rows = self.variants.iter().filter(|(_, carried)| carried & with != 0);
+            let part = genotypes.part(&rows.map(|(variant, _)| *variant..variant + 1).collect::<Vec<_>>())?;
+            let part = allele.map_or(Ok(part.clone()), |allele| part.count_allele(allele))?;
+            let (adding, _) = Accumulator::load(&part, cohort.device(), &options, None, beside, run)?;
+            let sums = adding.finish(None)?.distances;
+            lack.data_mut().iter_mut().zip(sums.data()).for_each(|(lack, sum)| *lack += share * sum);
         }
-        Ok(Some(lack))
+        Ok(lack)
     }
 }
 
 /// Returns the number of alternate alleles.
 fn alternates(carried: u128) -> u32 {
     (carried >> 1).count_ones()
-}
-
-/// Waits for the distances from the sums over the cohort's genotypes, in which different alleles differ if the options say so,
-/// and counts the variants of more than two alleles. `beside` is the number of bytes that are held on the host in addition.
-///
-/// # Errors
-/// Fails as [`distances`](super::distances()) does.
-pub(super) fn finish(
-    adding: Accumulator,
-    cohort: &Cohort,
-    options: &DistanceOptions,
-    beside: u64,
-    run: &Run,
-) -> Result<(Found, u64)> {
-    let (several, genotypes) = (Several::new(cohort, options, run)?, cohort.genotypes());
-    if several.variants.is_empty() || !options.tells_alleles(genotypes.ploidy()) {
-        return Ok((adding.finish(None)?, several.len()));
-    }
-    let loaded = adding.variants.counts(OP)?.loaded();
-    // These bytes are for sums, counts, and the distances that they become.
-    let beside = beside.saturating_add(32 * genotypes.samples().saturating_pow(2));
-    if options.metric == SampleMetric::IbsOfAlleles {
-        // `PartialSums` has no metric for these sums, which are the similarities.
-        let mut ibs = adding.finish(None)?;
-        if let Some(lack) = several.lack(cohort, options, beside, run)? {
-            ibs.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);
-        }
-        return Ok((ibs, several.len()));
-    }
-    let mut sums = adding.export()?;
-    if let Some(lack) = several.lack(cohort, options, beside, run)? {
-        add_lower(&mut sums.sums[0], &lack);
-    }
-    Ok((without_equal(sums.finish()?, loaded), several.len()))
-}
-
-/// Adds the lower triangle of a matrix, diagonal included, row by row.
-pub(super) fn add_lower(sums: &mut [f64], lack: &Matrix) {
-    let lower = (0..lack.rows()).flat_map(|row| &lack.row(row)[..=row]);
-    sums.iter_mut().zip(lower).for_each(|(sum, lack)| *sum += lack);
 }
 
 /// Returns the number of variants that both sides have and that have more than two alleles in one.
@@ -171,23 +177,15 @@ pub(super) fn add_lower(sums: &mut [f64], lack: &Matrix) {
 pub(super) fn several_of_both(sides: [(&Genotypes, Vec<u64>); 2], device: &Device, run: &Run) -> Result<u64> {
     let mut several = std::collections::BTreeSet::new();
     for (genotypes, variants) in sides {
-        let is_told =
-            matches!(genotypes.kind(), GenotypeKind::Calls { .. }) && genotypes.counted_allele().is_none();
-        if !is_told {
+        if !matches!(genotypes.kind(), GenotypeKind::Calls { .. }) || genotypes.counted_allele().is_some() {
             continue;
         }
         // Variants are sorted by index, each with its place among the matches.
         let mut places: Vec<(u64, usize)> = variants.into_iter().zip(0..).collect();
         places.sort_unstable();
         let ranges: Vec<_> = places.iter().map(|(variant, _)| *variant..variant + 1).collect();
-        let carried = carried_alleles(&genotypes.part(&ranges)?, device, run)?;
-        several.extend(
-            places
-                .iter()
-                .zip(carried)
-                .filter(|(_, carried)| alternates(*carried) > 1)
-                .map(|((_, at), _)| *at),
-        );
+        let carried = carried_alleles(&genotypes.part(&ranges)?, device, run)?.into_iter().map(alternates);
+        several.extend(places.iter().zip(carried).filter(|(_, count)| *count > 1).map(|((_, at), _)| *at));
     }
     Ok(several.len() as u64)
 }

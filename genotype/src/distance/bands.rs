@@ -9,13 +9,7 @@ use teatime::{
 };
 
 use super::{DistanceFacts, DistanceOptions, adding::Accumulator, alleles::Several, are_packed};
-use crate::{
-    cohort::{Cohort, Each, plan::Wanted},
-    filter::VariantCounts,
-    reader::Reader,
-    source::Genotypes,
-    to_usize,
-};
+use crate::{cohort::Cohort, source::Genotypes, to_usize};
 
 const OP: &str = "distance bands";
 
@@ -47,13 +41,10 @@ const SQUARE_BYTES: u64 = 32;
 #[derive(Debug)]
 pub struct DistanceBands {
     pub(super) cohort: Cohort,
-    pub(super) options: DistanceOptions,
-    pub(super) counts: VariantCounts,
-    /// The number of variants that took part and have more than two alleles.
-    multiallelic: u64,
+    facts: DistanceFacts,
     diagonal: PackedDiagonal,
     pub(super) side: u64,
-    /// Bytes on the host that a band leaves free for the caller's work on its result.
+    /// Bytes on the host that a band leaves free, besides its own memory.
     beside: u64,
 }
 
@@ -89,63 +80,51 @@ impl DistanceBands {
         run: &Run,
     ) -> Result<Self> {
         options.check(OP, genotypes)?;
-        let refuse = |name, why: &str| Err(Error::argument(OP, name, why));
-        if let Some((name, why)) = unfit(genotypes, device, options)? {
-            return refuse(name, &why);
-        }
+        let refuse = |(name, why): (&'static str, String)| Error::argument(OP, name, why);
         if options.tree.is_some() {
-            return refuse("tree", "is made of all distances at once");
+            return Err(refuse(("tree", "is made of all distances at once".into())));
         }
         if side == 0 || !side.is_multiple_of(64) {
-            return refuse("side", &format!("{side} is no multiple of 64"));
+            return Err(refuse(("side", format!("{side} is no multiple of 64"))));
         }
         let square = side.min(genotypes.samples()).saturating_pow(2).saturating_mul(SQUARE_BYTES);
         let sizes = [side, square.saturating_mul(device.threads() as u64)];
-        let bands = Self::beside(genotypes, device, options, sizes, run)?;
-        if !bands.are_whole() {
-            let why = format!(
-                "{} of the variants have more than two alleles, which are not told apart some samples at a time: take all but the reference \
-                 for one, or all distances at once, in memory",
-                bands.multiallelic
-            );
-            return refuse("merge_alleles", &why);
-        }
-        Ok(bands)
+        Self::beside(genotypes, device, options, sizes, run)?.map_err(refuse)
     }
 
-    /// Returns true if bands are the final distances. They are not if different alternate alleles have to differ.
-    pub(super) fn are_whole(&self) -> bool {
-        self.multiallelic == 0 || !self.options.tells_alleles(self.cohort.reader.genotypes.ploidy())
-    }
-
-    /// Does as [`new`](Self::new) for checked arguments, with `beside` bytes on the host left for the caller's work on bands.
+    /// Does as [`new`](Self::new) for checked arguments, with `beside` bytes on the host left for the caller's work on bands. If there can
+    /// be no bands, returns the argument that is to blame, and the reason.
     pub(super) fn beside(
         genotypes: &Genotypes,
         device: &Device,
         options: &DistanceOptions,
         [side, beside]: [u64; 2],
         run: &Run,
-    ) -> Result<Self> {
-        let genotypes = &genotypes.clone().dosages_are_bounded(true).watched();
-        let n = genotypes.samples();
-        let each = Each {
-            needs: &|reader| needs(reader, options, 0..side.min(n), beside),
-            start: &|reader| {
-                Accumulator::new(from_ref(reader), reader.variants(), options, &ColumnPairs::Diagonal(n))
-            },
-            add: &mut |adding: &mut Accumulator, reader, panel, stats| {
-                reader
-                    .steps(&panel.rows)
-                    .try_for_each(|rows| adding.add(reader, panel, &rows, &stats[panel.places(&rows)]))
-            },
-        };
-        // The number of bands is unknown until memory is planned, so this is its maximum.
-        let wanted = Wanted::default().sums_of_pairs().more_passes(n.div_ceil(side));
-        let (adding, cohort) = Cohort::load_with(genotypes, device, &wanted, run, each)?;
+    ) -> Result<std::result::Result<Self, (&'static str, String)>> {
+        let metric = options.metric.summed();
+        if !PackedPairs::takes(metric) {
+            return Ok(Err(("metric", format!("{metric} is computed in f32, for all samples at once"))));
+        }
+        if !are_packed(genotypes, device)? {
+            let why = "distances of some samples at a time are of dosages 0, 1 and 2 alone";
+            return Ok(Err(("genotypes", why.into())));
+        }
+        // The sums that concern single samples are held, too.
+        let beside = beside.saturating_add(genotypes.samples().saturating_mul(48));
+        let (adding, cohort) = Accumulator::load(genotypes, device, options, Some(side), beside, run)?;
         let counts = adding.variants.counts(OP)?;
         let diagonal = adding.finish_diagonal()?;
-        let multiallelic = Several::new(&cohort, options, run)?.len();
-        Ok(Self { cohort, options: *options, counts, multiallelic, diagonal, side, beside })
+        let several = Several::new(&cohort, options, run)?;
+        let multiallelic = several.len();
+        if several.are_told {
+            let why = format!(
+                "{multiallelic} of the variants have more than two alleles, which are not told apart some samples at a time: take all but \
+                 the reference for one, or all distances at once, in memory"
+            );
+            return Ok(Err(("merge_alleles", why)));
+        }
+        let facts = DistanceFacts::of_cohort(&cohort, options, counts, multiallelic, true);
+        Ok(Ok(Self { cohort, facts, diagonal, side, beside }))
     }
 
     /// Gives each band to `sink`, in order. Leaves out the tiles of `side` samples for whose index `is_done` returns true.
@@ -199,8 +178,7 @@ impl DistanceBands {
         let (mut fits, mut too_many) = (first + 1, end.min(first.saturating_add(most)) + 1);
         while too_many - fits > 1 {
             let middle = u64::midpoint(fits, too_many);
-            let own = self.samples_of(&(first..middle));
-            let needs = needs(&self.cohort.reader, &self.options, own, self.beside);
+            let needs = self.needs(self.samples_of(&(first..middle)));
             if self.cohort.memory.fits(&self.cohort.reader, needs + self.cohort.held()) {
                 fits = middle;
             } else {
@@ -210,10 +188,17 @@ impl DistanceBands {
         Some(first..fits)
     }
 
+    /// Returns the memory for a band.
+    fn needs(&self, own: Range<u64>) -> Needs {
+        let reader = &self.cohort.reader;
+        let band = ColumnPairs::Band(reader.samples(), own);
+        Accumulator::needs(from_ref(reader), &self.facts.options, &band, self.beside)
+    }
+
     fn band(&self, own: Range<u64>, pass: &Pass<'_>) -> Result<DistanceBand> {
-        let (reader, options) = (&self.cohort.reader, &self.options);
+        let (reader, DistanceFacts { options, counts, .. }) = (&self.cohort.reader, &self.facts);
         let Found { mut distances, shared, .. } =
-            self.cohort.with_room(needs(reader, options, own.clone(), self.beside), &mut |reading| {
+            self.cohort.with_room(self.needs(own.clone()), &mut |reading| {
                 let band = ColumnPairs::Band(reader.samples(), own.clone());
                 let mut adding = Accumulator::new(from_ref(reader), reader.variants(), options, &band)?;
                 self.cohort.each_step(pass, reading, &mut |panel, rows, stats| {
@@ -221,7 +206,7 @@ impl DistanceBands {
                 })?;
                 adding.finish(Some(&self.diagonal))
             })?;
-        options.finish(&mut distances, shared.as_ref(), &self.counts, reader.genotypes.ploidy());
+        options.finish(&mut distances, shared.as_ref(), counts, reader.genotypes.ploidy());
         Ok(DistanceBand { own, matrix: distances, shared })
     }
 
@@ -232,30 +217,6 @@ impl DistanceBands {
 
     /// Returns the facts on the variants, and on the passes so far.
     pub fn facts(&self) -> DistanceFacts {
-        DistanceFacts::of_cohort(&self.cohort, &self.options, self.counts, self.multiallelic, true)
+        DistanceFacts { stats: self.cohort.stats(), ..self.facts }
     }
-}
-
-/// Returns the name of the argument for which there can be no bands, and the reason; none if bands can be made.
-///
-/// # Errors
-/// Fails as [`Reader::new`] does.
-pub(super) fn unfit(
-    genotypes: &Genotypes,
-    device: &Device,
-    options: &DistanceOptions,
-) -> Result<Option<(&'static str, String)>> {
-    let metric = options.metric.summed();
-    if !PackedPairs::takes(metric) {
-        return Ok(Some(("metric", format!("{metric} is computed in f32, for all samples at once"))));
-    }
-    let why = "distances of some samples at a time are of dosages 0, 1 and 2 alone";
-    Ok((!are_packed(genotypes, device)?).then(|| ("genotypes", why.to_owned())))
-}
-
-/// Returns the memory for a band, for the sums that concern single samples, and for `beside` bytes more on the host.
-fn needs(reader: &Reader, options: &DistanceOptions, own: Range<u64>, beside: u64) -> Needs {
-    let band = ColumnPairs::Band(reader.samples(), own);
-    let sums = Accumulator::needs(from_ref(reader), options, &band);
-    sums + Needs::host(beside) + Needs::host(48) * reader.samples()
 }

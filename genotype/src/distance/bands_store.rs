@@ -4,12 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use rayon::prelude::*;
 use teatime::{
-    ChunkedArray, Error, MissingChunk, Result, Run,
+    ChunkedArray, Error, MissingChunk, Result, Run, StoredType,
     linalg::Matrix,
     stable_text::StableText,
     store::{
-        ArraySpec, ArrayWriter, Attributes, Compression, Folder, Storable, WritableStorage, ZarrArray,
-        ZarrFormat, is_free, write_group,
+        ArraySpec, ArrayWriter, Compression, Folder, Storable, WritableStorage, ZarrArray, ZarrFormat,
+        is_free, write_group,
     },
 };
 
@@ -43,8 +43,8 @@ fn words(DistanceFacts { options, counts, digest, .. }: &DistanceFacts, names: &
 /// The arrays of squares of a store.
 struct Squares<'a> {
     bands: &'a DistanceBands,
-    distance: ArrayWriter,
-    shared: Option<ArrayWriter>,
+    /// The array of distances, and that of the numbers of shared variants if a call is missing.
+    writers: Vec<ArrayWriter>,
 }
 
 impl DistanceBands {
@@ -76,30 +76,29 @@ impl DistanceBands {
             (spec.compression, spec.job) = (Compression::Zstd { level: 1 }, Some(job.clone()));
             ArrayWriter::resume(storage.clone(), name, spec)
         };
-        let square = |of: ArraySpec| of.of_results(&["samples_0", "samples_1"]);
-        let (shape, tile) = ([n; 2], [self.side.min(n); 2]);
-        let distance = start(DISTANCE, square(ArraySpec::new(f64::STORED, &shape, &tile)))?;
+        let of_pairs = |name: &str, dtype: StoredType| {
+            let spec = ArraySpec::new(dtype, &[n; 2], &[self.side.min(n); 2]);
+            start(name, spec.of_results(&["samples_0", "samples_1"]))
+        };
+        let distance = of_pairs(DISTANCE, f64::STORED)?;
         // The array is of this job, and so are the remains of a group that a killed process was writing.
         storage.sweep("").map_err(|source| Error::io(path.display(), source))?;
-        let attributes = attributes(&facts).into_iter().map(|(name, value)| (name.to_owned(), value));
-        let attributes: Attributes = attributes.collect();
-        write_group(&*storage, "", ZarrFormat::V2, &attributes)?;
+        write_group(&*storage, "", ZarrFormat::V2, &attributes(&facts))?;
         let of_names = start("sample_id", ArraySpec::new(None, &[n], &[n]).of_results(&["samples"]))?;
         if !of_names.is_written(&[0])? {
             of_names.write_text(&[0], names)?;
         }
         of_names.finish()?;
-        let shared = || start("shared_variants", square(ArraySpec::new(u32::STORED, &shape, &tile)));
-        let shared = self.has_shared().then(shared).transpose()?;
-        Squares { bands: self, distance, shared }.write(path, run)
+        let shared = self.has_shared().then(|| of_pairs("shared_variants", u32::STORED)).transpose()?;
+        Squares { bands: self, writers: [distance].into_iter().chain(shared).collect() }.write(path, run)
     }
 }
 
 impl Squares<'_> {
     fn write(self, path: &Path, run: &Run) -> Result<WrittenBands> {
         let left = |writer: &ArrayWriter| writer.left().count() as u64;
-        let squares = self.distance.tiles().count() as u64;
-        let already_written = self.writers().map(|writer| squares - left(writer)).sum();
+        let squares = self.writers[0].tiles().count() as u64;
+        let already_written = self.writers.iter().map(|writer| squares - left(writer)).sum();
         let tiles = 0..self.bands.tiles();
         let was_there = tiles.clone().map(|tile| self.is_done(tile)).collect::<Result<Vec<_>>>()?;
         let (mut not_numbers, mut bands) = (0, 0);
@@ -112,19 +111,14 @@ impl Squares<'_> {
             run.cancel.check()?;
             not_numbers += self.undefined(path, tile)?;
         }
-        self.distance.finish()?;
-        self.shared.map_or(Ok(()), ArrayWriter::finish)?;
+        self.writers.into_iter().try_for_each(ArrayWriter::finish)?;
         let facts = self.bands.facts();
         Ok(WrittenBands { facts, undefined: not_numbers, bands, squares, found: already_written })
     }
 
-    fn writers(&self) -> impl Iterator<Item = &ArrayWriter> {
-        [&self.distance].into_iter().chain(&self.shared)
-    }
-
     /// Returns true if all squares of a tile's samples with themselves and with later samples were written.
     fn is_done(&self, tile: u64) -> Result<bool> {
-        for writer in self.writers() {
+        for writer in &self.writers {
             for other in tile..self.bands.tiles() {
                 if !writer.is_written(&[tile, other])? || !writer.is_written(&[other, tile])? {
                     return Ok(false);
@@ -141,14 +135,11 @@ impl Squares<'_> {
             own.flat_map(|column| (column..count).map(move |row| [row, column])).collect();
         let put = |square: &[u64; 2]| {
             run.cancel.check()?;
-            self.put_square(&self.distance, band, &band.matrix, *square, |distance| distance)?;
+            self.put_square(&self.writers[0], band, &band.matrix, *square, |distance| distance)?;
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of variants")]
-            match (&self.shared, &band.shared) {
-                (Some(writer), Some(shared)) => {
-                    self.put_square(writer, band, shared, *square, |count| count as u32)
-                }
-                _ => Ok(()),
-            }
+            let number = |count| count as u32;
+            let mut shared = self.writers[1..].iter().zip(&band.shared);
+            shared.try_for_each(|(writer, shared)| self.put_square(writer, band, shared, *square, number))
         };
         self.bands.cohort.device().pool()?.install(|| squares.par_iter().try_for_each(put))
     }

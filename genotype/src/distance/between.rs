@@ -77,11 +77,12 @@ impl Others<'_> {
         let sides = [genotypes, with]
             .map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded).watched());
         let chains = Chain::from_matches(matches, with.variants())?;
+        let beside = chains.iter().map(Chain::bytes).fold(beside, u64::saturating_add);
+        let work = Work { sides, chains, device, options, beside };
         let mut distances = with_less_memory(device, run, |run| {
-            Memory::new(device, run)?
-                .plan(|memory| attempt(memory, &sides, &chains, device, options, beside, run))
+            Memory::new(device, run)?.plan(|memory| work.attempt(memory, run))
         })?;
-        if sides.iter().any(Genotypes::has_further_alleles) {
+        if work.sides.iter().any(Genotypes::has_further_alleles) {
             let own = (0..).zip(matches).filter(|(_, found)| found.is_some()).map(|(variant, _)| variant);
             let others = matches.iter().flatten().map(|found| u64::from(found.row()));
             let both = [(genotypes, own.collect()), (with, others.collect())];
@@ -91,74 +92,78 @@ impl Others<'_> {
     }
 }
 
-/// Makes one attempt within the budget.
-fn attempt(
-    memory: Memory,
-    sides: &[Genotypes; 2],
-    chains: &[Chain],
-    device: &Device,
-    options: &DistanceOptions,
+/// The work on two matrices, whose variants are read chain by chain.
+struct Work<'a> {
+    sides: [Genotypes; 2],
+    chains: Vec<Chain>,
+    device: &'a Device,
+    options: &'a DistanceOptions,
+    /// The bytes on the host that are left for other work.
     beside: u64,
-    run: &Run,
-) -> Result<Distances> {
-    let host = chains.iter().map(Chain::bytes).fold(beside, u64::saturating_add);
-    let variants = chains.iter().map(|chain| chain.swapped.len() as u64).sum();
-    let samples = sides.each_ref().map(Genotypes::samples);
-    // The samples of the second come first, so that their columns become the columns of the result.
-    let pairs = ColumnPairs::Between([samples[1], samples[0]]);
-    let passes = u32::try_from(chains.len()).unwrap_or(u32::MAX);
-    // The sums are made once memory is planned.
-    let (mut adding, mut digested, mut stats) = (None, 0, StreamStats::default());
-    for (number, chain) in (0..).zip(chains) {
-        let readers = readers(&memory, sides, chain, device)?;
-        let need = Accumulator::needs(&readers, options, &pairs) + Needs::host(host);
-        let readings = plan(&memory, &readers, need)?;
-        let adding = match &mut adding {
-            Some(adding) => adding,
-            none => none.insert(Accumulator::new(&readers, variants, options, &pairs)?),
-        };
-        let pass = Pass::new(run, Status::new(number, passes, readers[0].variants()));
-        let rows = readers[0].whole_panel(readings[0]);
-        let panels = |side: usize| Panels::new(&readers[side], readings[side], rows, &run.cancel);
-        let (mut own, mut others) = (panels(0)?, panels(1)?);
-        while let Some(first) = own.next(Some(&pass))?
-            && let Some(second) = others.next(None)?
-        {
-            let started = Instant::now();
-            add(adding, &mut digested, &readers, [&first, &second], &chain.swapped)?;
-            own.blocks.stats.compute += started.elapsed();
-        }
-        let [own, others] = [own.blocks.stats, others.blocks.stats];
-        stats.add(&own);
-        stats.add(&others);
-        stats.peak_chunk_bytes = stats.peak_chunk_bytes.max(own.peak_chunk_bytes + others.peak_chunk_bytes);
-    }
-    let Some(adding) = adding else {
-        unreachable!("there should be a chain of variants");
-    };
-    let facts = DistanceFacts {
-        others: Some(samples[1]),
-        counts: adding.variants.counts(OP)?,
-        multiallelic: 0,
-        merged: true,
-        options: *options,
-        digest: digested,
-        memory: memory.budget(),
-        stats,
-    };
-    Distances::new(adding.finish(None)?, facts, &sides[0])
 }
 
-/// Returns the readers of a chain's variants in both matrices, with panels of the same number of rows.
-fn readers(memory: &Memory, sides: &[Genotypes; 2], chain: &Chain, device: &Device) -> Result<[Reader; 2]> {
-    let block = block_rows(sides[0].samples() + sides[1].samples());
-    let reader = |side: usize| {
-        let part = sides[side].part(&chain.rows[side])?;
-        Ok::<_, Error>(memory.in_steps(Reader::in_blocks(&part, device, false, block)?))
-    };
-    let readers = [reader(0)?, reader(1)?];
-    let [own, others] = readers.each_ref().map(|reader| reader.panel_rows(reader.step_bytes));
-    Ok(readers.map(|reader| Reader { step_bytes: own.min(others) * reader.held_row_bytes(), ..reader }))
+impl Work<'_> {
+    /// Makes one attempt within the budget.
+    fn attempt(&self, memory: Memory, run: &Run) -> Result<Distances> {
+        let variants = self.chains.iter().map(|chain| chain.swapped.len() as u64).sum();
+        let samples = self.sides.each_ref().map(Genotypes::samples);
+        // The samples of the second come first, so that their columns become the columns of the result.
+        let pairs = ColumnPairs::Between([samples[1], samples[0]]);
+        let passes = u32::try_from(self.chains.len()).unwrap_or(u32::MAX);
+        // The sums are made once memory is planned.
+        let (mut adding, mut digested, mut stats) = (None, 0, StreamStats::default());
+        for (number, chain) in (0..).zip(&self.chains) {
+            let readers = self.readers(&memory, chain)?;
+            let needs = Accumulator::needs(&readers, self.options, &pairs, self.beside);
+            let readings = plan(&memory, &readers, needs)?;
+            let adding = match &mut adding {
+                Some(adding) => adding,
+                none => none.insert(Accumulator::new(&readers, variants, self.options, &pairs)?),
+            };
+            let pass = Pass::new(run, Status::new(number, passes, readers[0].variants()));
+            let rows = readers[0].whole_panel(readings[0]);
+            let panels = |side: usize| Panels::new(&readers[side], readings[side], rows, &run.cancel);
+            let (mut own, mut others) = (panels(0)?, panels(1)?);
+            while let Some(first) = own.next(Some(&pass))?
+                && let Some(second) = others.next(None)?
+            {
+                let started = Instant::now();
+                add(adding, &mut digested, &readers, [&first, &second], &chain.swapped)?;
+                own.blocks.stats.compute += started.elapsed();
+            }
+            let [own, others] = [own.blocks.stats, others.blocks.stats];
+            stats.add(&own);
+            stats.add(&others);
+            stats.peak_chunk_bytes =
+                stats.peak_chunk_bytes.max(own.peak_chunk_bytes + others.peak_chunk_bytes);
+        }
+        let Some(adding) = adding else {
+            unreachable!("there should be a chain of variants");
+        };
+        let facts = DistanceFacts {
+            others: Some(samples[1]),
+            counts: adding.variants.counts(OP)?,
+            merged: true,
+            options: *self.options,
+            digest: digested,
+            memory: memory.budget(),
+            stats,
+            ..DistanceFacts::default()
+        };
+        Distances::new(adding.finish(None)?, facts, &self.sides[0])
+    }
+
+    /// Returns the readers of a chain's variants in both matrices, with panels of the same number of rows.
+    fn readers(&self, memory: &Memory, chain: &Chain) -> Result<[Reader; 2]> {
+        let block = block_rows(self.sides.iter().map(Genotypes::samples).sum());
+        let reader = |side: usize| {
+            let part = self.sides[side].part(&chain.rows[side])?;
+            Ok::<_, Error>(memory.in_steps(Reader::in_blocks(&part, self.device, false, block)?))
+        };
+        let readers = [reader(0)?, reader(1)?];
+        let [own, others] = readers.each_ref().map(|reader| reader.panel_rows(reader.step_bytes));
+        Ok(readers.map(|reader| Reader { step_bytes: own.min(others) * reader.held_row_bytes(), ..reader }))
+    }
 }
 
 /// Plans how both matrices are read within the budget.

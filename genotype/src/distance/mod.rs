@@ -8,35 +8,28 @@ mod bands_store;
 mod between;
 mod neighbors;
 mod options;
-mod sums;
 mod tree;
 mod write;
 
 #[cfg(test)]
-mod alleles_tests;
-#[cfg(test)]
-mod bands_tests;
-#[cfg(test)]
-mod between_tests;
-#[cfg(test)]
-mod neighbors_tests;
-#[cfg(test)]
 mod tests;
 
 #[cfg(doc)]
-use teatime::distance::{Metric, Missing, PackedPairs};
+use teatime::distance::PackedPairs;
 use teatime::{
-    Budget, Device, Error, Result, Run, distance::Distances as Found, linalg::Matrix, stream::StreamStats,
+    Budget, Device, Error, Result, Run,
+    distance::{Distances as Found, Metric, Missing, Partial, PartialSums},
+    linalg::Matrix,
+    stream::StreamStats,
 };
 
 #[cfg(feature = "zarr")]
 pub use self::bands_store::WrittenBands;
-use self::{adding::Accumulator, between::Others};
+use self::{adding::Accumulator, alleles::Several, between::Others};
 pub use self::{
     bands::{DistanceBand, DistanceBands},
     neighbors::{SampleNeighbors, sample_neighbors},
     options::{DistanceOptions, SampleMetric},
-    sums::distance_sums,
     tree::{Linkage, Merge, Tree},
 };
 use super::{cohort::Cohort, filter::VariantCounts, project::Match, reader::Reader, source::Genotypes};
@@ -92,15 +85,13 @@ impl<'a> SamplePairs<'a> {
         if let Some(others) = self.others {
             return others.distances(genotypes, device, options, beside, run);
         }
-        let (adding, cohort) = Accumulator::load(genotypes, device, options, beside, run)?;
+        let (adding, cohort) = Accumulator::load(genotypes, device, options, None, beside, run)?;
         let counts = adding.variants.counts(OP)?;
-        let (found, multiallelic) = alleles::finish(adding, &cohort, options, beside, run)?;
+        let several = Several::new(&cohort, options, run)?;
+        let found = several.finish(adding, &cohort, options, beside, run)?;
         let merged = !options.tells_alleles(genotypes.ploidy());
-        Distances::new(
-            found,
-            DistanceFacts::of_cohort(&cohort, options, counts, multiallelic, merged),
-            genotypes,
-        )
+        let facts = DistanceFacts::of_cohort(&cohort, options, counts, several.len(), merged);
+        Distances::new(found, facts, genotypes)
     }
 }
 
@@ -129,7 +120,7 @@ pub struct DistanceFacts {
 }
 
 impl DistanceFacts {
-    /// Returns the facts of distances of the samples of a cohort, so far.
+    /// Returns the facts of the distances of a cohort's samples.
     fn of_cohort(
         cohort: &Cohort,
         options: &DistanceOptions,
@@ -255,6 +246,49 @@ pub fn distances<'a>(
     let pairs = pairs.into();
     pairs.check(OP, device, options)?;
     pairs.distances(device, options, 0, run)
+}
+
+/// Computes the sums from which distances of samples are made, over the variants of `genotypes`. Sums over other
+/// variants [merge](PartialSums::merge) with them, and [`PartialSums::finish`] then gives what
+/// [`distances`](distances()) gives over all variants. So several processes can each read a part of a matrix.
+///
+/// Every variant takes part.
+///
+/// # Errors
+/// Fails as [`distances`](distances()) does, for the same metrics and rules.
+///
+/// # Cost
+/// The cost of [`distances`](distances()); on the host 4 samples² bytes for each term of the metric, which has one to six terms.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, distance::{Metric, Missing}, store::MemoryArray};
+/// use teatime_genotype::{Genotypes, distance_sums};
+///
+/// let dosages = [[0i8, 0, 2], [2, 2, 0], [0, 1, 2], [2, -1, 0]];
+/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 3], &[2, 3])?;
+/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
+/// let sums = |variants: std::ops::Range<u64>| {
+///     let part = genotypes.clone().select([variants])?;
+///     distance_sums(&part, &Device::cpu(), Metric::CityBlock, Missing::Ignore, &Run::default())
+/// };
+/// let mut merged = sums(0..2)?;
+/// merged.merge(&sums(2..4)?)?;
+/// assert_eq!(merged.finish()?.distances.row(0), [0.0, 1.0, 8.0]);
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn distance_sums(
+    genotypes: &Genotypes,
+    device: &Device,
+    metric: Metric,
+    missing: Missing,
+    run: &Run,
+) -> Result<PartialSums> {
+    let options = DistanceOptions::default().metric(SampleMetric::Of(metric)).missing(missing);
+    options.check(OP, genotypes)?;
+    let beside = Partial::needs(genotypes.samples(), None, metric, missing).host;
+    let (adding, cohort) = Accumulator::load(genotypes, device, &options, None, beside, run)?;
+    Several::new(&cohort, &options, run)?.export(adding, &cohort, &options, beside, run)
 }
 
 /// Returns true if two bits hold the dosages, provided that none is above the ploidy.

@@ -5,7 +5,7 @@ use teatime::{
     distance::{NearestSoFar, Neighbors},
 };
 
-use super::{DistanceBands, DistanceFacts, DistanceOptions, SamplePairs, bands::unfit, undefined};
+use super::{DistanceBands, DistanceFacts, DistanceOptions, SamplePairs, undefined};
 use crate::to_usize;
 
 const OP: &str = "sample neighbors";
@@ -82,31 +82,31 @@ pub fn sample_neighbors<'a>(
     let start = || NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity());
     let beside = NearestSoFar::needs(n, k as u64).host;
     let bands = match others {
-        None if unfit(genotypes, device, options)?.is_none() => {
-            let bands = DistanceBands::beside(genotypes, device, options, [SIDE, beside], run)?;
-            bands.are_whole().then_some(bands)
-        }
-        _ => None,
+        None => DistanceBands::beside(genotypes, device, options, [SIDE, beside], run)?.ok(),
+        Some(_) => None,
     };
-    let Some(bands) = bands else {
-        let all = pairs.distances(device, options, beside, run).map_err(of_all)?;
-        let mut nearest = start()?;
-        match others {
-            Some(_) => nearest.offer_others(0, all.matrix)?,
-            None => nearest.offer(0, 0, all.matrix)?,
+    let (nearest, undefined, facts, bands) = match bands {
+        Some(bands) => {
+            let (mut nearest, mut not_numbers, mut count) = (start()?, 0, 0);
+            bands.each(run, &|_| false, &mut |band| {
+                not_numbers += undefined(&band.matrix, true);
+                count += 1;
+                let first = to_usize(band.own.start);
+                nearest.offer(first, first, band.matrix)
+            })?;
+            (nearest, not_numbers, bands.facts(), Some(count))
         }
-        let nearest = nearest.finish()?;
-        return Ok(SampleNeighbors { nearest, undefined: all.undefined, facts: all.facts, bands: None });
+        None => {
+            let all = pairs.distances(device, options, beside, run).map_err(of_all)?;
+            let mut nearest = start()?;
+            match others {
+                Some(_) => nearest.offer_others(0, all.matrix)?,
+                None => nearest.offer(0, 0, all.matrix)?,
+            }
+            (nearest, all.undefined, all.facts, None)
+        }
     };
-    let (mut nearest, mut not_numbers, mut count) = (start()?, 0, 0);
-    bands.each(run, &|_| false, &mut |band| {
-        not_numbers += undefined(&band.matrix, true);
-        count += 1;
-        let first = to_usize(band.own.start);
-        nearest.offer(first, first, band.matrix)
-    })?;
-    let nearest = nearest.finish()?;
-    Ok(SampleNeighbors { nearest, undefined: not_numbers, facts: bands.facts(), bands: Some(count) })
+    Ok(SampleNeighbors { nearest: nearest.finish()?, undefined, facts, bands })
 }
 
 /// Adds to a budget error that a matrix of all distances has to fit the budget.

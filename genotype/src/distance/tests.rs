@@ -1,19 +1,23 @@
 //! Tests of distances of samples against their definitions, and of the documented guarantees.
 
 use teatime::{
-    Device, Error, Run, Tensor,
-    distance::{self, Metric, Missing},
-    openings::least,
+    Tensor, distance,
+    openings::{cpu, least},
+    random::philox,
 };
 
 use super::*;
 use crate::{
-    VariantFilter,
-    tests::{assert_refused, changes_no_bit, dosages, fixture, memory, pair_bits},
+    Match, VariantFilter,
+    tests::{changes_no_bit, dosages, fixture, fractions, memory, pair_bits},
 };
 
+mod files;
+mod refused;
+mod ways;
+
 /// The metrics whose sums are whole numbers.
-pub(super) const METRICS: [SampleMetric; 9] = [
+const METRICS: [SampleMetric; 9] = [
     SampleMetric::Of(Metric::Euclidean),
     SampleMetric::Of(Metric::SqEuclidean),
     SampleMetric::Of(Metric::CityBlock),
@@ -24,318 +28,261 @@ pub(super) const METRICS: [SampleMetric; 9] = [
     SampleMetric::Ibs,
     SampleMetric::IbsOfAlleles,
 ];
+const CITYBLOCK: SampleMetric = SampleMetric::Of(Metric::CityBlock);
 
-pub(super) fn options(metric: SampleMetric) -> DistanceOptions {
-    DistanceOptions { metric, missing: Some(Missing::Ignore), ..DistanceOptions::default() }
+/// Metrics that are computed in f32.
+const OTHERS: [Metric; 5] =
+    [Metric::Chebyshev, Metric::Canberra, Metric::BrayCurtis, Metric::Jaccard, Metric::Minkowski(3.0)];
+
+fn options(metric: SampleMetric) -> DistanceOptions {
+    DistanceOptions::default().metric(metric).missing(Missing::Ignore)
 }
 
-fn compute(genotypes: &Genotypes, options: &DistanceOptions) -> Result<Distances> {
-    distances(genotypes, &Device::cpu(), options, &Run::default())
+fn compute<'a>(pairs: impl Into<SamplePairs<'a>>, options: &DistanceOptions) -> Distances {
+    distances(pairs, cpu(), options, &Run::default()).unwrap()
 }
 
-/// Computes a distance by its definition over the variants called in both samples; negative values are missing.
-fn oracle(metric: SampleMetric, pairs: &[[f64; 2]], ploidy: f64) -> f64 {
-    let n = pairs.len() as f64;
-    let sum = |term: &dyn Fn(f64, f64) -> f64| pairs.iter().map(|[x, y]| term(*x, *y)).sum::<f64>();
-    let cosine = |means: [f64; 2]| {
-        let centred = |term: &dyn Fn(f64, f64) -> f64| sum(&|x, y| term(x - means[0], y - means[1]));
-        1.0 - centred(&|x, y| x * y) / (centred(&|x, _| x * x) * centred(&|_, y| y * y)).sqrt()
-    };
-    let difference = |x: f64, y: f64| (x - y).abs();
-    match metric {
-        SampleMetric::Ibs => 1.0 - sum(&difference) / (ploidy * n),
-        SampleMetric::IbsOfAlleles => sum(&|x, y| 0.5 + 0.5 * (x - 1.0) * (y - 1.0)) / n,
-        SampleMetric::Of(metric) => match metric {
-            Metric::Euclidean => sum(&|x, y| (x - y) * (x - y)).sqrt(),
-            Metric::SqEuclidean => sum(&|x, y| (x - y) * (x - y)),
-            Metric::CityBlock => sum(&difference),
-            Metric::Hamming => sum(&|x, y| f64::from(x != y)) / n,
-            Metric::InnerProduct => sum(&|x, y| x * y),
-            Metric::Cosine => cosine([0.0; 2]),
-            _ => cosine([sum(&|x, _| x) / n, sum(&|_, y| y) / n]),
-        },
+/// Returns true if a rule for missing calls is for this metric: a mean is not rescaled.
+fn takes(metric: SampleMetric, missing: Option<Missing>) -> bool {
+    metric.het_het().is_none() || !matches!(missing, Some(Missing::Rescale | Missing::RescaleOrZero))
+}
+
+/// Returns true if two numbers are equal, to the bit if they are `exact`.
+fn is_same(actual: f64, expected: f64, exact: bool) -> bool {
+    let close = (actual - expected).abs() <= 2e-5 * expected.abs().max(1.0);
+    actual.to_bits() == expected.to_bits() || !exact && (close || actual.is_nan() && expected.is_nan())
+}
+
+/// Calls, (variants, samples, ploidy), in which each allele but the reference adds `size` to the dosage.
+struct Calls {
+    alleles: Vec<i8>,
+    samples: usize,
+    ploidy: usize,
+    size: f64,
+}
+
+impl Calls {
+    /// Makes calls. Every third variant has four alleles, the others two, of which one may be the third allele; some calls are missing or
+    /// partial.
+    fn of_many_alleles(variants: usize, samples: usize, ploidy: usize) -> Self {
+        let mut alleles = Vec::new();
+        for (variant, at) in (0..variants).flat_map(|row| (0..samples * ploidy).map(move |at| (row, at))) {
+            let [draw, chance, ..] = philox([3, 9], (variant * 1000 + at) as u64);
+            let second = if variant % 5 == 1 { 2 } else { 1 };
+            let allele = if variant % 3 == 0 { draw % 4 } else { second * (draw % 2) };
+            alleles.push(if chance % 23 == 0 { -1 } else { i8::try_from(allele).unwrap() });
+        }
+        Self { alleles, samples, ploidy, size: 1.0 }
     }
-}
 
-fn assert_matches(result: &Distances, dosages: &[i8], ploidy: f64) {
-    let n = result.matrix.rows();
-    let rows: Vec<&[i8]> = dosages.chunks(n).collect();
-    assert_eq!(result.facts.counts.loaded(), rows.len() as u64);
-    for j in 0..n {
-        for k in 0..n {
-            let called = rows.iter().map(|row| [row[j], row[k]]).filter(|pair| pair.iter().all(|&x| x >= 0));
-            let called: Vec<[f64; 2]> = called.map(|pair| pair.map(f64::from)).collect();
-            let expected = oracle(result.facts.options.metric, &called, ploidy);
-            let actual = result.matrix.row(j)[k];
-            let close = (actual - expected).abs() <= 1e-12 * expected.abs().max(1.0);
-            let case = format!("{:?} {j} {k}: {actual}, {expected}", result.facts.options);
-            assert!(close || actual.is_nan() && expected.is_nan(), "{case}");
-            assert_eq!(actual.to_bits(), result.matrix.row(k)[j].to_bits(), "{case}");
-            if let Some(shared) = &result.shared {
-                assert_eq!(shared.row(j)[k], called.len() as f64, "{case}");
+    fn of_dosages(dosages: &[i8], samples: usize, size: f64) -> Self {
+        let alleles = dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }]).collect();
+        Self { alleles, samples, ploidy: 2, size }
+    }
+
+    fn stored(&self) -> Genotypes {
+        let shape = [self.alleles.len() / (self.samples * self.ploidy), self.samples, self.ploidy];
+        memory(&self.alleles, &shape.map(|extent| extent as u64), &[40, 7, self.ploidy as u64])
+    }
+
+    /// Returns the distances that the definitions give, and the numbers of shared variants: by the library, in f64, from the copies of each
+    /// allele in the variants that pass the filter. Also returns their number.
+    fn expected(&self, options: &DistanceOptions) -> (Vec<f64>, Vec<f64>, u64) {
+        let &Self { samples, ploidy, size, .. } = self;
+        let VariantFilter { min_maf, max_missing } = options.filter;
+        let metric = match options.metric {
+            SampleMetric::Ibs => Metric::CityBlock,
+            SampleMetric::IbsOfAlleles => Metric::InnerProduct,
+            SampleMetric::Of(metric) => metric,
+        };
+        let mean = options.metric.het_het().is_some();
+        let tells = mean || matches!(metric, Metric::Euclidean | Metric::SqEuclidean | Metric::CityBlock);
+        let tells = tells || metric == Metric::Hamming && ploidy == 1;
+        let (alleles, mut kept) = (if tells { 4 } else { 1 }, Vec::new());
+        for row in self.alleles.chunks(samples * ploidy) {
+            let calls =
+                || row.chunks(ploidy).map(|call| call.iter().all(|allele| *allele >= 0).then_some(call));
+            let copies = |call: &[i8], of: i8| {
+                let is_one =
+                    |allele: i8| if options.merge_alleles { of == 1 && allele > 0 } else { allele == of };
+                size * call.iter().filter(|allele| is_one(**allele)).count() as f64
+            };
+            let dosage = |call: &[i8]| size * call.iter().filter(|allele| **allele > 0).count() as f64;
+            let called: Vec<f64> = calls().flatten().map(dosage).collect();
+            let p = called.iter().sum::<f64>() / (called.len() * ploidy) as f64;
+            let is_missing = 1.0 - called.len() as f64 / samples as f64 > max_missing;
+            if is_missing || min_maf > 0.0 && p.min(1.0 - p) < min_maf {
+                continue;
+            }
+            for allele in 0..alleles {
+                let number = |call: &[i8]| match (tells, allele) {
+                    (true, 1..) => copies(call, allele),
+                    (true, _) => ploidy as f64 - dosage(call),
+                    _ => dosage(call),
+                };
+                kept.extend(calls().map(|call| call.map_or(f64::NAN, number)));
             }
         }
+        let (per, count) = (f64::from(alleles), kept.len() / samples);
+        let x = Tensor::from_slice(cpu(), &kept, &[count as u64, samples as u64]).unwrap();
+        let found = |missing| {
+            let of = distance::Options::default().columns(true).missing(missing);
+            distance::pairwise_counted(&x, None, metric, &of, &Run::default()).unwrap()
+        };
+        let rule = if mean { Missing::Ignore } else { Missing::Rescale };
+        let Found { distances: sums, shared, .. } = found(options.missing.unwrap_or(rule));
+        let shared = shared.unwrap_or_else(|| found(Missing::Ignore).shared.unwrap());
+        let shared: Vec<f64> = shared.data().iter().map(|count| count / per).collect();
+        let finish = |(sum, shared): (&f64, &f64)| match options.metric {
+            SampleMetric::Ibs if *shared == 0.0 => f64::NAN,
+            SampleMetric::Ibs => 1.0 - sum / (2.0 * ploidy as f64 * shared),
+            SampleMetric::IbsOfAlleles => sum / (4.0 * shared),
+            SampleMetric::Of(Metric::Euclidean) => sum * 0.5f64.sqrt(),
+            SampleMetric::Of(Metric::Hamming) if tells => sum * per / 2.0,
+            SampleMetric::Of(_) if tells => sum / 2.0,
+            SampleMetric::Of(_) => *sum,
+        };
+        let distances = sums.data().iter().zip(&shared).map(finish).collect();
+        (distances, shared, count as u64 / alleles as u64)
     }
 }
 
+/// Compares calls of all ploidies and alleles, and dosages in two bits and in f32, with the definitions. Sums over two parts merge to the
+/// same.
 #[test]
 fn matches_the_definitions() {
-    for (variants, samples) in [(3, 2), (257, 64), (1100, 70)] {
-        let missing = dosages(variants, samples);
-        let complete: Vec<i8> = missing.iter().map(|&x| x.max(0)).collect();
-        for (dosages, metric) in
-            [&missing, &complete].into_iter().flat_map(|x| METRICS.map(|metric| (x, metric)))
-        {
-            let genotypes = memory(dosages, &[variants as u64, samples as u64], &[100, 25]);
-            let result = compute(&genotypes, &options(metric)).unwrap();
-            assert_matches(&result, dosages, 2.0);
-            // Without missing calls, all samples share all variants, so `shared` is None.
-            let is_complete = !dosages.contains(&-1);
-            assert_eq!(result.shared.is_none(), is_complete);
-            let mut own = (0..samples).map(|j| result.matrix.row(j)[j]);
-            match metric {
-                _ if !is_complete || variants == 3 => {}
-                SampleMetric::Of(Metric::InnerProduct) | SampleMetric::IbsOfAlleles => {}
-                SampleMetric::Ibs => assert!(own.all(|x| x == 1.0)),
-                SampleMetric::Of(_) => assert!(own.all(|x| x == 0.0), "{metric:?}"),
-            }
-        }
-    }
-}
-
-/// Tests calls of one allele, and identity by state of dosages in bytes and f32.
-#[test]
-fn other_ploidies_and_forms() {
-    let dosages = dosages(300, 20);
-    let haploid: Vec<i8> = dosages.iter().map(|&x| x.min(1)).collect();
-    let calls = dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }, x.min(0)]);
-    let numbers: Vec<f32> = dosages.iter().map(|&x| if x < 0 { f32::NAN } else { x.into() }).collect();
-    let triploid = memory(&calls.collect::<Vec<i8>>(), &[300, 20, 3], &[100, 20, 3]);
-    let fractions = memory(&numbers, &[300, 20], &[100, 20]).nan_is_missing(true);
-    let of_haploid = METRICS.into_iter().filter(|metric| *metric != SampleMetric::IbsOfAlleles).collect();
-    for (genotypes, dosages, ploidy, metrics) in [
-        (memory(&haploid, &[300, 20, 1], &[100, 20, 1]), &haploid, 1.0, of_haploid),
-        (triploid, &dosages, 3.0, vec![SampleMetric::Ibs]),
-        (fractions, &dosages, 2.0, vec![SampleMetric::Ibs]),
-    ] {
-        for metric in metrics {
-            let result = compute(&genotypes, &options(metric)).unwrap();
-            assert_matches(&result, dosages, ploidy);
-            assert!(result.shared.is_some());
-        }
-    }
-    let complete: Vec<f32> = numbers.iter().map(|x| x.max(0.0)).collect();
-    let ibs = options(SampleMetric::Ibs);
-    assert!(compute(&memory(&complete, &[300, 20], &[100, 20]), &ibs).unwrap().shared.is_none());
-}
-
-/// Tests metrics whose sums are not whole numbers, and dosages in bytes or f32.
-#[test]
-fn other_metrics_and_dosages() {
-    let metrics =
-        [Metric::Chebyshev, Metric::Canberra, Metric::BrayCurtis, Metric::Jaccard, Metric::Minkowski(3.0)];
-    let (variants, samples) = (600, 30);
-    let dosages = dosages(variants, samples);
-    let calls: Vec<i8> =
-        dosages.iter().flat_map(|&x| [x.min(1), if x < 0 { x } else { x / 2 }, x.min(0)]).collect();
-    let fractions: Vec<f32> =
-        dosages.iter().map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * 0.75 }).collect();
-    let [v, s] = [variants as u64, samples as u64];
-    // The forms are two bits, bytes of triploid calls, and f32.
-    let forms = [
-        (memory(&dosages, &[v, s], &[100, 25]), 1.0f32),
-        (memory(&calls, &[v, s, 3], &[100, 25, 3]), 1.0),
-        (memory(&fractions, &[v, s], &[100, 25]).nan_is_missing(true), 0.75),
-    ];
-    let filter = VariantFilter { min_maf: 0.1, max_missing: 0.5 };
-    for (genotypes, size) in forms {
-        for metric in metrics.into_iter().chain(METRICS.into_iter().filter_map(|metric| match metric {
-            SampleMetric::Of(metric) => Some(metric),
-            SampleMetric::Ibs | SampleMetric::IbsOfAlleles => None,
-        })) {
-            for missing in [Missing::Ignore, Missing::Rescale, Missing::Propagate] {
-                let options =
-                    DistanceOptions { filter, missing: Some(missing), ..options(SampleMetric::Of(metric)) };
-                let result = compute(&genotypes, &options).unwrap();
-                let ploidy = genotypes.ploidy() as f64;
-                let kept: Vec<f32> = dosages
-                    .chunks(samples)
-                    .filter(|row| {
-                        let called: Vec<f64> = row
-                            .iter()
-                            .filter(|&&x| x >= 0)
-                            .map(|&x| f64::from(size) * f64::from(x))
-                            .collect();
-                        let p = called.iter().sum::<f64>() / called.len() as f64 / ploidy;
-                        2 * called.len() >= samples && p.min(1.0 - p) >= 0.1
-                    })
-                    .flatten()
-                    .map(|&x| if x < 0 { f32::NAN } else { f32::from(x) * size })
-                    .collect();
-                assert_eq!(result.facts.counts.loaded() * s, kept.len() as u64);
-                let x = Tensor::from_slice(&Device::cpu(), &kept, &[kept.len() as u64 / s, s]).unwrap();
-                let of = distance::Options::default().missing(missing).columns(true);
-                let expected = distance::pairwise(&x, None, metric, &of, &Run::default()).unwrap();
-                for (actual, expected) in result.matrix.data().iter().zip(expected.data()) {
-                    let close = (actual - expected).abs() <= 2e-5 * expected.abs().max(1.0);
-                    assert!(
-                        close || actual.is_nan() && expected.is_nan(),
-                        "{options:?}: {actual}, {expected}"
-                    );
+    let dosages = dosages(260, 70);
+    let complete: Vec<i8> = dosages.iter().map(|x| *x.max(&0)).collect();
+    let packed =
+        |dosages: &[i8]| (memory(dosages, &[260, 70], &[100, 25]), Calls::of_dosages(dosages, 70, 1.0), true);
+    let in_f32 = |dosages: &[i8]| (fractions(dosages, 0.75, 70), Calls::of_dosages(dosages, 70, 0.75), false);
+    let calls = [(130, 66, 2), (1, 2, 2), (130, 66, 1), (64, 5, 3), (3, 2, 1)];
+    let calls = calls.map(|(variants, samples, ploidy)| {
+        let calls = Calls::of_many_alleles(variants, samples, ploidy);
+        (calls.stored(), calls, ploidy <= 2)
+    });
+    let forms = [packed(&dosages), packed(&complete), in_f32(&dosages), in_f32(&complete)];
+    let rules = [None, Some(Missing::Ignore), Some(Missing::RescaleOrZero), Some(Missing::Propagate)];
+    let filters = [VariantFilter::default(), VariantFilter { min_maf: 0.2013, max_missing: 0.2037 }];
+    for (genotypes, calls, packed) in forms.into_iter().chain(calls) {
+        for metric in METRICS.into_iter().chain(OTHERS.map(SampleMetric::Of)) {
+            for (missing, at) in rules.into_iter().flat_map(|rule| (0..3).map(move |at| (rule, at))) {
+                let (filter, merge_alleles) = (filters[at % 2], at > 1);
+                let options = DistanceOptions { metric, missing, filter, merge_alleles, tree: None };
+                let (expected, shared, count) = calls.expected(&options);
+                let is_refused = metric == SampleMetric::IbsOfAlleles && (!packed || calls.ploidy != 2);
+                if is_refused || !takes(metric, missing) || count == 0 {
+                    continue;
                 }
+                let (found, n) = (compute(&genotypes, &options), calls.samples);
+                let case = format!("{options:?} of ploidy {} and size {}", calls.ploidy, calls.size);
+                assert_eq!((found.facts.counts.loaded(), found.matrix.rows()), (count, n), "{case}");
+                let exact = packed && METRICS.contains(&metric);
+                for (at, (&actual, expected)) in found.matrix.data().iter().zip(expected).enumerate() {
+                    let near = (actual - expected).abs() <= 1e-12 * expected.abs().max(1.0);
+                    let same = near || !exact && is_same(actual, expected, false);
+                    assert!(same || actual.is_nan() && expected.is_nan(), "{case}: {actual}, {expected}");
+                    let other = found.matrix.data()[at % n * n + at / n];
+                    assert_eq!(actual.to_bits(), other.to_bits(), "{case}");
+                }
+                let complete = shared.iter().all(|shared| *shared == count as f64);
+                assert!(found.shared.is_some() != complete || missing == Some(Missing::Propagate), "{case}");
+                assert!(found.shared.is_none_or(|found| found.data() == shared), "{case}");
+                // Sums over parts know no filter, and tell alleles apart.
+                let (SampleMetric::Of(metric), 0, Some(missing)) = (metric, at, missing) else { continue };
+                let sums = |rows: std::ops::Range<u64>| {
+                    let part = genotypes.clone().select([rows]).unwrap();
+                    distance_sums(&part, cpu(), metric, missing, &Run::default()).unwrap()
+                };
+                let split = genotypes.variants() / 2;
+                let mut merged = sums(split..genotypes.variants());
+                if split > 0 {
+                    merged.merge(&sums(0..split)).unwrap();
+                }
+                let merged = merged.finish().unwrap().distances;
+                let mut pairs = merged.data().iter().zip(found.matrix.data());
+                assert!(pairs.all(|(a, b)| is_same(*a, *b, exact) || a.is_nan() && b.is_nan()), "{case}");
             }
         }
     }
 }
 
+/// A variant counts as multiallelic if selected samples carry two alternate alleles.
+#[test]
+fn merged_alleles_are_counted() {
+    let calls = Calls::of_many_alleles(90, 12, 2);
+    let (all, plain) = (calls.stored(), DistanceOptions::default());
+    let of = |metric| DistanceOptions::default().metric(SampleMetric::Of(metric));
+    let merged = calls.alleles.iter().map(|allele| (*allele).min(1)).collect();
+    let biallelic = Calls { alleles: merged, ..calls }.stored();
+    for options in [of(Metric::Correlation), of(Metric::Hamming), of(Metric::CityBlock).merge_alleles(true)] {
+        let (found, expected) = (compute(&all, &options), compute(&biallelic, &options));
+        assert_eq!((found.facts.multiallelic, found.facts.merged), (30, true), "{options:?}");
+        assert_eq!((expected.facts.multiallelic, &found.matrix), (0, &expected.matrix), "{options:?}");
+    }
+    assert_eq!(compute(&all.clone().count_allele(2).unwrap(), &plain).facts.multiallelic, 0);
+    // Bands hold dosages, in which alternate alleles are merged.
+    let bands = |options: &DistanceOptions| DistanceBands::new(&all, cpu(), options, 64, &Run::default());
+    let error = bands(&plain).unwrap_err().to_string();
+    assert!(error.contains("`merge_alleles`") && error.contains("30 of the variants"), "{error}");
+    assert_eq!(bands(&plain.merge_alleles(true)).unwrap().facts().multiallelic, 30);
+    // The nearest samples then come from the whole matrix.
+    assert_eq!(ways::check_nearest(&all, &plain, 3, &Run::default()), None);
+    // Two stores number their alleles independently.
+    let matches: Vec<_> = (0..90).rev().map(|row| (row % 2 == 0).then_some(Match::Same(row))).collect();
+    let facts = compute(SamplePairs::between(&all, &biallelic, &matches), &plain).facts;
+    assert_eq!((facts.counts.loaded(), facts.multiallelic, facts.merged), (45, 15, true));
+}
+
+/// The samples of one store, and those of two stores, which are read at the same time.
 #[test]
 fn chunks_threads_types_and_budgets_change_no_bit() {
+    let matches: Vec<_> = (0..700).map(|row| (row % 5 != 3).then_some(Match::Same(row))).collect();
     for metric in [SampleMetric::Of(Metric::Correlation), SampleMetric::IbsOfAlleles] {
-        changes_no_bit(|genotypes, device, run| {
-            let result = distances(genotypes, device, &options(metric), run)?;
-            Ok((pair_bits(&result.matrix, &result.shared), result.facts.digest))
-        });
+        for two in [false, true] {
+            changes_no_bit(|genotypes, device, run| {
+                let sides =
+                    [0..13, 13..33].map(|samples| genotypes.clone().select_samples([samples]).unwrap());
+                let between = SamplePairs::between(&sides[0], &sides[1], &matches);
+                let pairs = if two { between } else { genotypes.into() };
+                let result = distances(pairs, device, &options(metric), run)?;
+                Ok((pair_bits(&result.matrix, &result.shared), result.facts.digest))
+            });
+        }
     }
 }
 
 #[test]
-fn trees_count_in_the_budget() {
-    let genotypes = memory(&dosages(60, 200), &[60, 200], &[20, 200]);
-    let bytes = |tree| {
+fn results_count_in_the_budget() {
+    let (genotypes, device) = (memory(&dosages(60, 200), &[60, 200], &[20, 200]), cpu());
+    let of_tree = |tree| {
         let options = DistanceOptions { tree, ..DistanceOptions::default() };
-        let (bytes, result) = least(|run| distances(&genotypes, &Device::cpu(), &options, run));
+        let (bytes, result) = least(|run| distances(&genotypes, device, &options, run));
         assert_eq!(result.tree.is_some(), tree.is_some());
         bytes
     };
-    assert!(bytes(Some(Linkage::Average)) >= bytes(None) + 4 * 200 * 200);
+    assert!(of_tree(Some(Linkage::Average)) >= of_tree(None) + 4 * 200 * 200);
+    for metric in [Metric::Euclidean, Metric::Canberra] {
+        let options = DistanceOptions::default().metric(SampleMetric::Of(metric));
+        let of = |k| least(|run| sample_neighbors(&genotypes, device, &options, k, run)).0;
+        assert_eq!(of(199) - of(1), 32 * 198 * 200, "{metric}");
+    }
 }
 
 /// Compares with the distances that plink 1.9 computes from the same file.
 #[test]
 fn plinks_distances() {
     let genotypes = crate::bed::BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();
-    let cases = [
-        ("biallelic.dist.bin", SampleMetric::Of(Metric::CityBlock), Missing::Rescale),
+    for (name, metric, missing) in [
+        ("biallelic.dist.bin", CITYBLOCK, Missing::Rescale),
         ("biallelic.mibs.bin", SampleMetric::Ibs, Missing::Ignore),
-    ];
-    for (name, metric, missing) in cases {
+    ] {
         let bytes = std::fs::read(fixture("plink19").join(name)).unwrap();
         let expected = bytes.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
-        let result =
-            compute(&genotypes, &DistanceOptions { missing: Some(missing), ..options(metric) }).unwrap();
+        let result = compute(&genotypes, &options(metric).missing(missing));
         assert_eq!((result.matrix.data().len(), result.shared.is_some()), (expected.len(), true));
         for (actual, expected) in result.matrix.data().iter().zip(expected) {
             assert!((actual - expected).abs() <= 1e-15 * expected.abs(), "{name}: {actual}, {expected}");
         }
     }
-}
-
-#[test]
-fn bad_input_is_named() {
-    let good = dosages(60, 12);
-    let fails = |genotypes: &Genotypes, options: &DistanceOptions, needle: &str| {
-        assert_refused(compute(genotypes, options), &[needle])
-    };
-    for (metric, words) in [
-        (Metric::KlDivergence, "is not symmetric"),
-        (Metric::JensenShannon, "needs the sum of each sample"),
-        (Metric::Hellinger, "knows no rule for missing elements"),
-        (Metric::Minkowski(0.0), "above 0"),
-    ] {
-        fails(&memory(&good, &[60, 12], &[20, 12]), &options(SampleMetric::Of(metric)), words);
-    }
-    let tree = Some(Linkage::Average);
-    let of_products = DistanceOptions { tree, ..options(SampleMetric::Of(Metric::InnerProduct)) };
-    // The error occurs before anything is read.
-    fails(&memory(&[3i8; 720], &[60, 12], &[20, 12]), &of_products, "`tree`: inner_product is a similarity");
-    let propagated =
-        DistanceOptions { tree, missing: Some(Missing::Propagate), ..DistanceOptions::default() };
-    fails(&memory(&good, &[60, 12], &[20, 12]), &propagated, "of 66 of 66 pairs of samples is NaN");
-    let all_missing = compute(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options(SampleMetric::Ibs)).unwrap();
-    assert_eq!(all_missing.undefined, 10);
-    for missing in [Missing::Propagate, Missing::Ignore] {
-        let options = DistanceOptions { missing: Some(missing), ..options(SampleMetric::Ibs) };
-        let result = compute(&memory(&good, &[60, 12], &[20, 12]), &options).unwrap();
-        assert_eq!(result.matrix.row(0)[1].is_nan(), missing == Missing::Propagate);
-    }
-    for missing in [Missing::Rescale, Missing::RescaleOrZero] {
-        for metric in [SampleMetric::Ibs, SampleMetric::IbsOfAlleles] {
-            let options = DistanceOptions { missing: Some(missing), ..options(metric) };
-            fails(&memory(&good, &[60, 12], &[20, 12]), &options, "of ibs: it is a mean already");
-        }
-    }
-    // Every function that computes the metric refuses these dosages.
-    let ibs = options(SampleMetric::IbsOfAlleles);
-    let fail = |genotypes: &Genotypes, words: &str| {
-        fails(genotypes, &ibs, words);
-        let (device, run) = (Device::cpu(), Run::default());
-        for error in [
-            sample_neighbors(genotypes, &device, &ibs, 2, &run).unwrap_err(),
-            DistanceBands::new(genotypes, &device, &ibs, 64, &run).unwrap_err(),
-        ] {
-            assert!(
-                error.to_string().contains("0, 1 and 2 alone") || error.to_string().contains(words),
-                "{error}"
-            );
-        }
-    };
-    for ploidy in [1, 3] {
-        let genotypes = memory(&[0i8; 360], &[120 / ploidy, 3, ploidy], &[20, 3, ploidy]);
-        fail(&genotypes, &format!("of ploidy 2, not {ploidy}"));
-    }
-    fail(&memory(&[0.5f32; 24], &[2, 12], &[2, 12]), "both are heterozygous is of dosages 0, 1 and 2 alone");
-}
-
-#[test]
-fn files() {
-    let (scratch, dosages) = (tempfile::tempdir().unwrap(), [0i8, 1, 2, 2, -1, 0, 1, 1, 0]);
-    let result = compute(&memory(&dosages, &[3, 3], &[3, 3]), &options(SampleMetric::Of(Metric::CityBlock)));
-    let result = result.unwrap();
-    let path = |name: &str| scratch.path().join(name);
-    let number = |value: f64| value.to_string();
-    result.write_plink(path("x.dist"), number).unwrap();
-    assert_eq!(std::fs::read_to_string(path("x.dist")).unwrap(), "1\n5\t2\n");
-    result.write_table(path("x.tsv"), &["a", "b c", "d"], None, number).unwrap();
-    let table = "sample\ta\tb c\td\na\t0\t1\t5\nb c\t1\t0\t2\nd\t5\t2\t0\n";
-    assert_eq!(std::fs::read_to_string(path("x.tsv")).unwrap(), table);
-    result.write_plink_binary(path("x.dist.bin")).unwrap();
-    result.write_npy(path("x.npy")).unwrap();
-    let [binary, npy] = ["x.dist.bin", "x.npy"].map(|name| std::fs::read(path(name)).unwrap());
-    assert_eq!((binary.len(), &npy[128..]), (72, &binary[..]));
-    let values: Vec<f64> = binary.as_chunks::<8>().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
-    assert_eq!(values, result.matrix.data());
-    for names in [vec!["a", "b"], vec!["a", "b\t", "c"], vec!["a", "b\n", "c"]] {
-        let refused = result.write_table(path("x.tsv"), &names, None, number);
-        assert!(matches!(refused, Err(Error::Argument { name: "samples", .. })), "{names:?}");
-    }
-    assert!(matches!(result.write_plink(path("no/x.dist"), number), Err(Error::Io { .. })));
-}
-
-/// Sums over parts of the variants merge to the distances over all variants; sums of whole numbers do so to the bit.
-#[test]
-fn parts_merge() {
-    let genotypes = memory(&dosages(150, 13), &[150, 13], &[40, 5]);
-    let run = Run::default();
-    for metric in [Metric::Euclidean, Metric::Canberra] {
-        for missing in [Missing::Ignore, Missing::Rescale, Missing::Propagate] {
-            let sums = |rows: std::ops::Range<u64>| {
-                let part = genotypes.clone().select([rows]).unwrap();
-                distance_sums(&part, &Device::cpu(), metric, missing, &run).unwrap()
-            };
-            let mut all = sums(0..70);
-            all.merge(&sums(70..71)).unwrap();
-            all.merge(&sums(71..150)).unwrap();
-            let found = all.finish().unwrap();
-            let whole = compute(&genotypes, &options(SampleMetric::Of(metric)).missing(missing)).unwrap();
-            for (a, b) in found.distances.data().iter().zip(whole.matrix.data()) {
-                let near = metric == Metric::Canberra && (a - b).abs() < 1e-5 * b.abs();
-                assert!(a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan() || near, "{metric}: {a}, {b}");
-            }
-        }
-    }
-    let refused = |metric, missing| {
-        distance_sums(&genotypes, &Device::cpu(), metric, missing, &run).unwrap_err().to_string()
-    };
-    assert!(refused(Metric::JensenShannon, Missing::Propagate).contains("the sum of each sample"));
-    assert!(refused(Metric::Hellinger, Missing::Ignore).contains("hellinger"));
 }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+#[cfg(feature = "zarr")]
+use teatime::store::Attributes;
 use teatime::{
     Error, Result,
     store::{write_npy, write_whole},
@@ -11,9 +13,12 @@ use super::{DistanceFacts, Distances, OP, SampleNeighbors};
 #[cfg(feature = "zarr")]
 use crate::{
     SOURCE,
-    square_store::{Names, begin, write_pairs},
+    square_store::{begin, write_pairs},
 };
-use crate::{source::check_names, to_usize};
+use crate::{
+    source::{Names, check_names},
+    to_usize,
+};
 
 impl Distances {
     /// Writes a numpy file: (samples, samples or other samples) in little-endian f64.
@@ -56,12 +61,8 @@ impl Distances {
     /// # Errors
     /// [`Error::Argument`] for the distances of two matrices.
     fn check_plink(&self) -> Result<()> {
-        match self.facts.others {
-            Some(_) => {
-                Err(Error::argument(OP, "self", "PLINK's files hold distances of samples from one another"))
-            }
-            None => Ok(()),
-        }
+        let why = "PLINK's files hold distances of samples from one another";
+        self.facts.others.map_or(Ok(()), |_| Err(Error::argument(OP, "self", why)))
     }
 
     /// Writes a table: a header line with `sample` and the samples' names, or those of the other samples `with`, and a line
@@ -101,60 +102,47 @@ impl Distances {
         samples: &[S],
         with: Option<&[S]>,
     ) -> Result<()> {
-        let names = self.facts.names_in_store(samples, with, self.matrix.rows())?;
+        let names = self.facts.names(samples, with, self.matrix.rows())?;
         let axes = if names.len() > 1 { ["samples", "samples_with"] } else { ["samples_0", "samples_1"] };
         let matrix = ("distance", &self.matrix);
-        write_pairs(path.as_ref(), attributes(&self.facts), &names, axes, matrix, self.shared.as_ref())
+        write_pairs(path.as_ref(), &attributes(&self.facts), &names, axes, matrix, self.shared.as_ref())
     }
 }
 
 impl DistanceFacts {
-    /// Returns the names of the other samples, if there are other samples.
+    /// Returns the arrays of names in a Zarr store, each with its axis: of the `n` samples, and of the other samples if there are others.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there are `n` names of samples, and one name for each of the other samples.
-    fn checked<'a, S: AsRef<str>>(
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others.
+    fn names<'a, S: AsRef<str>>(
         &self,
-        samples: &[S],
+        samples: &'a [S],
         with: Option<&'a [S]>,
         n: usize,
-    ) -> Result<Option<&'a [S]>> {
+    ) -> Result<Vec<Names<'a, S>>> {
         check_names(OP, samples, n)?;
         check_names(OP, with.unwrap_or_default(), to_usize(self.others.unwrap_or_default()))?;
-        Ok(with.filter(|_| self.others.is_some()))
+        let with = with.filter(|_| self.others.is_some());
+        let with = with.map(|with| ("sample_id_with", "samples_with", with));
+        Ok([("sample_id", "samples", samples)].into_iter().chain(with).collect())
     }
 
     /// Returns the names of the samples, and those of the samples that their distances are to.
     ///
     /// # Errors
-    /// Fails as [`checked`](Self::checked) does, and with [`Error::Argument`] for a name with a tab or line break.
+    /// Fails as [`names`](Self::names) does, and with [`Error::Argument`] for a name with a tab or line break.
     fn names_in_table<'a, S: AsRef<str>>(
         &self,
         samples: &'a [S],
         with: Option<&'a [S]>,
         n: usize,
     ) -> Result<[Vec<&'a str>; 2]> {
-        let with = self.checked(samples, with, n)?.unwrap_or(samples);
+        let with = self.names(samples, with, n)?.last().map_or(samples, |(_, _, names)| names);
         let names = [samples, with].map(|names| names.iter().map(AsRef::as_ref).collect::<Vec<&str>>());
         if let Some(name) = names.iter().flatten().find(|name| name.contains(['\t', '\n', '\r'])) {
             return Err(Error::argument(OP, "samples", format_args!("{name:?} does not fit a table")));
         }
         Ok(names)
-    }
-
-    /// Returns the arrays of names in a Zarr store.
-    ///
-    /// # Errors
-    /// Fails as [`checked`](Self::checked) does.
-    #[cfg(feature = "zarr")]
-    fn names_in_store<'a, S: AsRef<str>>(
-        &self,
-        samples: &'a [S],
-        with: Option<&'a [S]>,
-        n: usize,
-    ) -> Result<Vec<Names<'a, S>>> {
-        let with = self.checked(samples, with, n)?.map(|with| ("sample_id_with", "samples_with", with));
-        Ok([("sample_id", "samples", samples)].into_iter().chain(with).collect())
     }
 }
 
@@ -214,9 +202,9 @@ impl SampleNeighbors {
         with: Option<&[S]>,
     ) -> Result<()> {
         let (nearest, distances) = (&self.nearest, &self.nearest.distances);
-        let names = self.facts.names_in_store(samples, with, distances.rows())?;
+        let names = self.facts.names(samples, with, distances.rows())?;
         let (store, axes) =
-            (begin(path.as_ref(), attributes(&self.facts), &names)?, ["samples", "neighbors"]);
+            (begin(path.as_ref(), &attributes(&self.facts), &names)?, ["samples", "neighbors"]);
         let shape = [distances.rows(), distances.cols()];
         store.put_matrix("neighbor", axes, nearest.signed_indices(), shape, |number| number)?;
         store.put_matrix("distance", axes, distances.data(), shape, |distance| distance)?;
@@ -226,17 +214,16 @@ impl SampleNeighbors {
 
 /// Returns the attributes of a Zarr store of distances.
 #[cfg(feature = "zarr")]
-pub(super) fn attributes(
-    DistanceFacts { options, counts, .. }: &DistanceFacts,
-) -> [(&'static str, serde_json::Value); 6] {
-    [
+pub(super) fn attributes(DistanceFacts { options, counts, .. }: &DistanceFacts) -> Attributes {
+    let attributes = [
         ("source", SOURCE.into()),
         ("metric", options.metric.name().into()),
         ("p", options.metric.exponent().into()),
         ("het_het", options.metric.het_het().into()),
         ("missing", options.missing_rule().name().into()),
         ("variants", counts.loaded().into()),
-    ]
+    ];
+    attributes.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
 /// Joins formatted numbers with tabs.

@@ -75,24 +75,43 @@ fn compute(genotypes: &Genotypes, options: &GrmOptions) -> Result<Grm> {
     grm(genotypes, &Device::cpu(), options, &Run::default())
 }
 
+/// Compares the matrix with its definition, by every method and rule for missing calls; `dosages` are those of `genotypes`.
+fn check(genotypes: &Genotypes, dosages: &[f64], ploidy: f64, filter: VariantFilter) {
+    for options in every() {
+        let options = options.filter(filter);
+        let grm = compute(genotypes, &options).unwrap();
+        assert_matches(&grm, dosages, ploidy, &options);
+        assert_eq!((grm.method, grm.missing), (options.method, options.missing));
+        assert_eq!(grm.counts.below_maf > 0 && grm.counts.above_missing > 0, filter.min_maf > 0.0);
+    }
+}
+
 #[test]
 fn matches_the_definitions() {
+    let (all, some) = (VariantFilter::default(), VariantFilter { min_maf: 0.2, max_missing: 0.03 });
     for (variants, samples) in [(1, 2), (2, 3), (255, 17), (257, 64), (1100, 60), (4097, 9), (8200, 5)] {
         let dosages = dosages(variants, samples);
-        let shape = [variants as u64, samples as u64];
-        for options in every() {
-            let grm = compute(&memory(&dosages, &shape, &[100, 25]), &options).unwrap();
-            assert_matches(&grm, &wide(&dosages), 2.0, &options);
-            assert_eq!((grm.method, grm.missing), (options.method, options.missing));
-        }
+        let genotypes = memory(&dosages, &[variants as u64, samples as u64], &[100, 25]);
+        check(&genotypes, &wide(&dosages), 2.0, all);
     }
-    let dosages = dosages(500, 50);
-    for options in every() {
-        let options = options.filter(VariantFilter { min_maf: 0.2, max_missing: 0.03 });
-        let grm = compute(&memory(&dosages, &[500, 50], &[100, 50]), &options).unwrap();
-        assert!(grm.counts.below_maf > 0 && grm.counts.above_missing > 0);
-        assert_matches(&grm, &wide(&dosages), 2.0, &options);
+    let filtered = dosages(500, 50);
+    check(&memory(&filtered, &[500, 50], &[100, 50]), &wide(&filtered), 2.0, some);
+    // Calls of other ploidies.
+    let alleles: Vec<i8> = dosages(400, 48).iter().map(|d| i8::from(*d > 0) - i8::from(*d < 0)).collect();
+    for ploidy in [1, 3, 4] {
+        let sum = |call: &[i8]| if call.contains(&-1) { -1 } else { call.iter().sum() };
+        let dosages: Vec<i8> = alleles.chunks(ploidy).map(sum).collect();
+        let shape = [400, 48 / ploidy as u64, ploidy as u64];
+        check(&memory(&alleles, &shape, &[100, 48, 4]), &wide(&dosages), ploidy as f64, all);
     }
+    // Fractions, of which a negative one is missing in the definition.
+    let fraction = |(i, x): (usize, i8)| f64::from(f32::from(x) * 0.9 + 0.01 * (i % 20) as f32);
+    let values = dosages(300, 40).into_iter().enumerate();
+    let values: Vec<f64> = values.map(|at| if at.1 < 0 { f64::NAN } else { fraction(at) }).collect();
+    let genotypes = memory(&values, &[300, 40], &[100, 40]);
+    assert!(matches!(compute(&genotypes, &GrmOptions::default()), Err(Error::Chunk { .. })));
+    let below: Vec<f64> = values.iter().map(|x| if x.is_nan() { -1.0 } else { *x }).collect();
+    check(&genotypes.nan_is_missing(true), &below, 2.0, all);
 }
 
 #[test]
@@ -101,10 +120,7 @@ fn blocks_without_missing_calls_count_for_every_pair() {
     let mut dosages: Vec<i8> = dosages(8292, 6).into_iter().map(|x| x.max(0)).collect();
     dosages[5000 * 6 + 2] = -1;
     dosages[8250 * 6..8251 * 6].fill(-1);
-    for options in every() {
-        let grm = compute(&memory(&dosages, &[8292, 6], &[1000, 6]), &options).unwrap();
-        assert_matches(&grm, &wide(&dosages), 2.0, &options);
-    }
+    check(&memory(&dosages, &[8292, 6], &[1000, 6]), &wide(&dosages), 2.0, VariantFilter::default());
     // Without missing calls, both rules for them give the same bits.
     let complete: Vec<i8> = dosages.into_iter().map(|x| x.max(0)).collect();
     for method in METHODS {
@@ -152,36 +168,6 @@ fn pairs_that_share_nothing_are_nan() {
         let mean = compute(&memory(&rows, &[60, 6], &[7, 6]), &options).unwrap();
         assert_matches(&mean, &wide(&rows), 2.0, &options);
         assert_eq!(mean.undefined(), 0);
-    }
-}
-
-#[test]
-fn any_ploidy() {
-    let alleles: Vec<i8> = dosages(400, 48).iter().map(|d| i8::from(*d > 0) - i8::from(*d < 0)).collect();
-    for ploidy in [1, 3, 4] {
-        let sum = |call: &[i8]| if call.contains(&-1) { -1 } else { call.iter().sum() };
-        let dosages: Vec<i8> = alleles.chunks(ploidy).map(sum).collect();
-        let shape = [400, 48 / ploidy as u64, ploidy as u64];
-        for options in every() {
-            let grm = compute(&memory(&alleles, &shape, &[100, 48, 4]), &options).unwrap();
-            assert_matches(&grm, &wide(&dosages), ploidy as f64, &options);
-        }
-    }
-}
-
-#[test]
-fn fractional_dosages() {
-    let values: Vec<f64> = dosages(300, 40)
-        .iter()
-        .enumerate()
-        .map(|(i, &x)| if x < 0 { f64::NAN } else { f64::from(f32::from(x) * 0.9 + 0.01 * (i % 20) as f32) })
-        .collect();
-    let genotypes = memory(&values, &[300, 40], &[100, 40]);
-    let below: Vec<f64> = values.iter().map(|x| if x.is_nan() { -1.0 } else { *x }).collect();
-    for options in every() {
-        assert!(matches!(compute(&genotypes, &options), Err(Error::Chunk { .. })));
-        let grm = compute(&genotypes.clone().nan_is_missing(true), &options).unwrap();
-        assert_matches(&grm, &below, 2.0, &options);
     }
 }
 

@@ -84,6 +84,7 @@ impl Grm {
             ("missing", self.missing.name().into()),
             ("variants", self.counts.loaded().into()),
         ];
+        let attributes = &attributes.map(|(name, value)| (String::from(name), value)).into_iter().collect();
         let (names, axes) = ([("sample_id", "samples", samples)], ["samples_0", "samples_1"]);
         let relationship = ("genomic_relationship", &self.matrix);
         write_pairs(path.as_ref(), attributes, &names, axes, relationship, self.shared.as_ref())

@@ -9,7 +9,7 @@ use teatime::{Device, DeviceOptions, Result, Run, openings::least, store::Memory
 use super::*;
 use crate::{
     Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project,
-    tests::{changes_no_bit, memory, random_dosages, score_bits},
+    tests::{changes_no_bit, fractions, memory, random_dosages, score_bits},
     to_usize,
 };
 
@@ -93,9 +93,7 @@ fn the_references_samples_get_their_scores_back() {
 fn fractions_and_haploid_calls() {
     let dosages = dosages(300, 20);
     let Fit { pca, reference, matches, .. } = fit(&rows(&dosages, 20), Scaler::Patterson, K);
-    let floats: Vec<f32> = dosages.iter().map(|&g| if g < 0 { f32::NAN } else { g.into() }).collect();
-    let genotypes = memory(&floats, &[300, 20], &[50, 7]).nan_is_missing(true);
-    let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
+    let projection = run_on_cpu(&fractions(&dosages, 1.0, 20), &reference, &matches).unwrap();
     assert_close(projection.scores.data(), pca.scores().data(), 2e-6);
     assert_eq!(projection.called, called(&dosages, 20, &matches));
 

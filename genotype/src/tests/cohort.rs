@@ -100,11 +100,8 @@ fn one_load_gives_what_each_result_is_by_itself() {
 fn bytes_and_fractions_stay_too() {
     let (device, run) = (Device::cpu(), Run::default());
     let dosages = dosages(600, 40);
-    let fractions: Vec<f32> =
-        dosages.iter().map(|&x| if x < 0 { f32::NAN } else { 0.9 * f32::from(x) }).collect();
     let calls: Vec<i8> = dosages.iter().flat_map(|&x| [x.min(1), x.min(1), 0, x / 2]).collect();
-    let fractions = memory(&fractions, &[600, 40], &[100, 40]).nan_is_missing(true);
-    for genotypes in [fractions, memory(&calls, &[600, 40, 4], &[100, 40, 4])] {
+    for genotypes in [fractions(&dosages, 0.9, 40), memory(&calls, &[600, 40, 4], &[100, 40, 4])] {
         let components = randomized(K, Stop::PowerIterations(1));
         let alone = pca(&genotypes, &device, &components, &run).unwrap();
         let alone_grm = grm(&genotypes, &device, &GrmOptions::default(), &run).unwrap();
@@ -279,14 +276,12 @@ fn missing_calls_of_each_sample_are_counted() {
     let missing = |sample: usize| dosages.iter().skip(sample).step_by(37).filter(|dosage| **dosage < 0);
     let right: Vec<u64> = (0..37).map(|sample| missing(sample).count() as u64).collect();
     assert!(right.iter().any(|missing| *missing != right[0]));
-    let fractions: Vec<f32> =
-        dosages.iter().map(|&x| if x < 0 { f32::NAN } else { 0.9 * f32::from(x) }).collect();
     let large: Vec<i8> = dosages.iter().map(|&x| if x < 0 { -9 } else { 50 * x }).collect();
     let components = PcaOptions::default().components(2).scaler(Scaler::Center);
     for genotypes in [
         memory(&dosages, &[6000, 37], &[1000, 37]).dosages_are_bounded(true),
         memory(&large, &[6000, 37], &[1000, 37]),
-        memory(&fractions, &[6000, 37], &[1000, 37]).nan_is_missing(true),
+        fractions(&dosages, 0.9, 37),
     ] {
         let wanted = Wanted::default().pca(&components).missing_calls();
         let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();

@@ -158,12 +158,11 @@ fn numbers_of_a_part_are_those_of_the_whole() {
 #[test]
 fn parts_of_fractions_and_polyploids_are_close() {
     let dosages = dosages(9000, 20);
-    let fractions: Vec<f32> =
-        dosages.iter().map(|&x| if x < 0 { f32::NAN } else { 0.9 * f32::from(x) }).collect();
     let calls: Vec<i8> =
         dosages.iter().flat_map(|&x| if x < 0 { [-1; 4] } else { [x.min(1), 0, 0, x / 2] }).collect();
-    let fractions = memory(&fractions, &[9000, 20], &[500, 20]).nan_is_missing(true);
-    for (genotypes, ploidy) in [(fractions, 2), (memory(&calls, &[9000, 20, 4], &[500, 20, 4]), 4)] {
+    for (genotypes, ploidy) in
+        [(fractions(&dosages, 0.9, 20), 2), (memory(&calls, &[9000, 20, 4], &[500, 20, 4]), 4)]
+    {
         let asked = Asked::new(9000, GrmMethod::VanRaden1, MissingCalls::Pairwise, ploidy);
         let (whole, parts) = (asked.whole(&genotypes), asked.parts(&genotypes, 3));
         let found = [2, 2, 7].map(|seed| {

@@ -44,6 +44,13 @@ pub(crate) fn memory<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) ->
     Genotypes::new(vec![Arc::new(MemoryArray::new("memory", values, shape, chunk).unwrap())]).unwrap()
 }
 
+/// Returns genotypes of dosages times `size` in f32, NaN where they are negative.
+pub(crate) fn fractions(dosages: &[i8], size: f32, samples: u64) -> Genotypes {
+    let number = |&x: &i8| if x < 0 { f32::NAN } else { size * f32::from(x) };
+    let numbers: Vec<f32> = dosages.iter().map(number).collect();
+    memory(&numbers, &[dosages.len() as u64 / samples, samples], &[110, 64]).nan_is_missing(true)
+}
+
 pub(crate) fn bits(pca: &Pca) -> Vec<u64> {
     pca.singular_values.iter().chain(pca.vectors.data()).map(|x| x.to_bits()).collect()
 }
