@@ -306,7 +306,7 @@ NONE = np.zeros((3, 3), "i1")
         (lambda: genotype.pca(NONE, scaler="plain"), ValueError, "`scaler` is one of"),
         (lambda: genotype.pca(NONE, -4), ValueError, "`n_components` is -4"),
         (lambda: genotype.pca(NONE, 3, ploidy=4), ValueError, "`ploidy` of 4"),
-        (lambda: genotype.pca("s3://bucket/store"), ValueError, "`path` is 's3://bucket/store': stores are read from paths"),
+        (lambda: genotype.pca("ftp://host/store"), OSError, "ftp://host/store: is a URL of another scheme than s3://"),
         (lambda: genotype.pca("nothing-here"), OSError, "nothing-here"),
         (lambda: genotype.grm(NONE, "mean"), ValueError, "`method` is gcta"),
         (lambda: genotype.distances(NONE, missing="none"), ValueError, "`missing` is one of propagate, ignore, .*none"),

@@ -4,7 +4,7 @@ use std::{borrow::Cow, cmp::Ordering, collections::HashSet, ops::Range, path::Pa
 
 use teatime::{
     Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
-    store::{Column, Folder, Node, Storage, ZarrArray, join},
+    store::{Column, Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage},
 };
 
 use super::{
@@ -70,7 +70,7 @@ pub struct GenotypeStore {
 }
 
 impl GenotypeStore {
-    /// Opens the store in the folder `store`. Its genotypes are the array `array`, or if that is `None` the arrays that are found.
+    /// Opens the store in the folder `store`, or at a URL as of [`open_storage`]. Its genotypes are the array `array`, or if that is `None` the arrays that are found.
     ///
     /// Reads the metadata of the genotype arrays and no data. `missing` is the rule for their missing chunks. A missing chunk
     /// of sample names or variants is an error if the fill value cannot be valid there, as for names, positions and reference
@@ -82,7 +82,10 @@ impl GenotypeStore {
     ///   wrong rank, data type or codec, or attributes that change its values in unsupported ways; arrays do not fit each other.
     /// - [`Error::Io`]: metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
-        let store = store.as_ref();
+        let Some(store) = &local_path(store.as_ref()) else {
+            let storage = open_storage(store, &StorageOptions::default())?;
+            return Self::open_in(storage, array, missing);
+        };
         match std::fs::metadata(store) {
             Ok(folder) if folder.is_dir() => {}
             Ok(_) => {
@@ -94,7 +97,7 @@ impl GenotypeStore {
         }
         match above(store, array)? {
             Some((parent, array)) => Self::open_in(parent, Some(&array), missing),
-            None => Self::open_in(Arc::new(Folder::new(store)), array, missing),
+            None => Self::open_in(Arc::new(Folder::new(&**store)), array, missing),
         }
     }
 

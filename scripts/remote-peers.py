@@ -1,0 +1,95 @@
+"""Compares results from stores behind URLs with those from folders: scripts/remote-peers runs it."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+
+import boto3
+from fake_gcs_server import FakeGCSServer
+from moto.server import ThreadedMotoServer
+
+TEATIME = pathlib.Path(sys.argv[1]).resolve()
+STORE = pathlib.Path("genotype/tests/fixtures/biallelic.vcz").resolve()
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "GOOGLE_", "AZURE_"))}
+
+
+def pca(store, out, *words, **env):
+    """Runs a PCA, and returns its exit code, its messages and its files."""
+    run = subprocess.run(
+        [TEATIME, "pca", store, "--out", out, "-k", "2", "--overwrite", *words], env=CLEAN | {"TEATIME_DEVICE": "cpu"} | env,
+        capture_output=True, text=True, check=False,
+    )
+    files = {path.name: path.read_bytes() for path in pathlib.Path(out).glob("*") if path.suffix != ".json"}
+    return run.returncode, run.stderr, files
+
+
+def same(name, ran, expected):
+    """Stops if a run failed, or wrote other files."""
+    if ran[0] != 0 or ran[2] != expected:
+        sys.exit(f"{name}: {ran[:2]}, {sorted(ran[2])}")
+    print(f"{name}: the same {len(expected)} files")
+
+
+def refused(name, ran, *words):
+    """Stops if a run did not fail with these words."""
+    if ran[0] != 1 or not all(word in ran[1] for word in words) or "SECRET" in ran[1]:
+        sys.exit(f"{name}: {ran[:2]}")
+    print(f"{name}: {ran[1].strip()}")
+
+
+def main():
+    """Runs all comparisons."""
+    files = {str(path.relative_to(STORE)): path.read_bytes() for path in STORE.rglob("*") if path.is_file()}
+    with tempfile.TemporaryDirectory() as scratch:
+        _, _, expected = pca(str(STORE), f"{scratch}/local")
+        # No files of this user, and no service of a cloud, gives credentials.
+        home = {"HOME": scratch, "AWS_EC2_METADATA_DISABLED": "true"}
+
+        server = ThreadedMotoServer(port=0)
+        server.start()
+        endpoint = "http://{}:{}".format(*server.get_host_and_port())
+        keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "SECRET"}
+        s3 = boto3.client(
+            "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="id", aws_secret_access_key="SECRET"
+        )
+        s3.create_bucket(Bucket="bucket")
+        for name, value in files.items():
+            s3.put_object(Bucket="bucket", Key=f"a/x.vcz/{name}", Body=value)
+        url, where = "s3://bucket/a/x.vcz", ("--endpoint", endpoint, "--region", "us-east-1")
+        same("s3, keys of the environment", pca(url, f"{scratch}/1", *where, **home, **keys), expected)
+        same("s3, anonymous", pca(url, f"{scratch}/2", *where, "--anonymous", **home), expected)
+        same("s3, without credentials", pca(url, f"{scratch}/3", *where, **home), expected)
+        aws = pathlib.Path(scratch, ".aws")
+        aws.mkdir()
+        aws.joinpath("credentials").write_text("[default]\naws_access_key_id = id\naws_secret_access_key = SECRET\n")
+        aws.joinpath("config").write_text(
+            f"[default]\nregion = us-east-1\nendpoint_url = {endpoint}\n[profile sso]\nsso_session = ours\nregion = us-east-1\n"
+        )
+        same("s3, a profile", pca(url, f"{scratch}/4", **home), expected)
+        refused("s3, a profile of SSO", pca(url, f"{scratch}/5", **home, AWS_PROFILE="sso"), "export-credentials")
+        refused("s3, no such bucket", pca("s3://other/x.vcz", f"{scratch}/6", **home), "NoSuchBucket")
+        refused("s3, no such store", pca("s3://bucket/x.vcz", f"{scratch}/7", **home), "s3://bucket/x.vcz")
+        # A store without consolidated metadata whose names are listed.
+        server.stop()
+
+        gcs = FakeGCSServer()
+        with gcs:
+            base = gcs.url if hasattr(gcs, "url") else "http://127.0.0.1:4443"
+            post = lambda path, body, kind: urllib.request.urlopen(  # noqa: E731
+                urllib.request.Request(base + path, body, {"Content-Type": kind})
+            ).read()
+            post("/storage/v1/b?project=p", json.dumps({"name": "bucket"}).encode(), "application/json")
+            for name, value in files.items():
+                name = urllib.parse.quote(f"a/x.vcz/{name}", safe="")
+                post(f"/upload/storage/v1/b/bucket/o?uploadType=media&name={name}", value, "application/octet-stream")
+            ran = pca("gs://bucket/a/x.vcz", f"{scratch}/8", "--endpoint", base, "--anonymous", **home)
+            same("gs, anonymous", ran, expected)
+
+
+if __name__ == "__main__":
+    main()
