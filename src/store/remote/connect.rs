@@ -155,7 +155,8 @@ impl Builders<'_> {
         let builder =
             AmazonS3Builder::new().with_client_options(self.client.clone()).with_retry(self.retries);
         let mut builder = set!(builder.with_url(url.as_str()), "AWS_", &self.options);
-        let is_signed = !is_true(builder.get_config_value(&Key::SkipSignature));
+        let skips = builder.get_config_value(&Key::SkipSignature).unwrap_or_default();
+        let is_signed = !is_true(&skips);
         if is_signed && (named.is_some() || !has!(builder, [Key::AccessKeyId])) {
             let profile = Profile::read(named)?;
             let keys = [
@@ -179,9 +180,10 @@ impl Builders<'_> {
             Key::ContainerCredentialsFullUri,
             Key::MetadataEndpoint,
         ];
-        let is_disabled = || is_true(env::var("AWS_EC2_METADATA_DISABLED").ok());
+        let is_disabled = || is_true(&env::var("AWS_EC2_METADATA_DISABLED").unwrap_or_default());
         let asks = || answers("PUT /latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds: 60");
-        if is_signed && !has!(builder, sources) && (is_disabled() || !asks()) {
+        // The store refuses what is neither true nor false.
+        if skips == "false" && !has!(builder, sources) && (is_disabled() || !asks()) {
             builder = builder.with_skip_signature(true);
         }
         let endpoint =
@@ -286,8 +288,8 @@ fn shared<S: ObjectStore>(built: object_store::Result<S>) -> Why<Arc<dyn ObjectS
     built.map(|store| Arc::new(store) as Arc<dyn ObjectStore>).map_err(|error| told(&error))
 }
 
-fn is_true(value: Option<String>) -> bool {
-    value.is_some_and(|value| matches!(&*value.to_ascii_lowercase(), "1" | "true" | "on" | "yes" | "y"))
+fn is_true(value: &str) -> bool {
+    matches!(&*value.to_ascii_lowercase(), "1" | "true" | "on" | "yes" | "y")
 }
 
 /// True if the machine is in a cloud whose service for metadata knows this request.

@@ -29,7 +29,11 @@ pub(super) enum Fault {
 impl Fault {
     /// True if the server sent the whole object in place of a part.
     pub(super) fn is_no_part(&self) -> bool {
-        matches!(self, Self::Request(error) if error.to_string().contains("non-partial response"))
+        match self {
+            Self::Request(object_store::Error::NotSupported { .. }) => true,
+            Self::Request(error) => error.to_string().contains("non-partial response"),
+            _ => false,
+        }
     }
 
     pub(super) fn into_io(self) -> io::Error {

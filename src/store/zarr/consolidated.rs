@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The names of the documents that describe arrays and groups.
-const DOCUMENTS: [&str; 4] = ["zarr.json", ".zarray", ".zgroup", ".zattrs"];
+const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
 /// A storage that answers for the metadata of a Zarr store, and for lists of names, from its consolidated metadata.
 #[derive(Debug)]
