@@ -27,7 +27,9 @@ mod box_writer;
 mod marked;
 mod memory;
 mod npy;
+mod options;
 mod place;
+mod redacted;
 #[cfg(feature = "remote")]
 mod remote;
 mod storage;
@@ -49,7 +51,9 @@ pub use self::{
     marked::MissingAsNan,
     memory::{MemoryArray, Storable},
     npy::{NpyArray, NpyWriter, write_npy},
-    place::{StorageOptions, local_path, open_storage, redacted},
+    options::StorageOptions,
+    place::{local_path, open_storage},
+    redacted::redacted,
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage, join, key_within},
 };
 pub use crate::files::{read_at, write_whole};

@@ -1,58 +1,12 @@
 //! Places of storages: paths of folders, and URLs.
 
-use std::{borrow::Cow, fmt, path::Path, sync::Arc};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
-use super::{Folder, Storage};
-use crate::{Cancel, Error, Result};
+use super::{Folder, Storage, options::StorageOptions, redacted::redacted};
+use crate::{Error, Result};
 
 /// The schemes of URLs that are read.
 const SCHEMES: [&str; 8] = ["s3", "gs", "az", "abfs", "abfss", "http", "https", "file"];
-
-/// The options of remote storages; local folders have none.
-///
-/// A key is one of `object_store` for the kind of the URL, with or without the kind's prefix: for `s3://` `region`, `endpoint`,
-/// `skip_signature` (for public data), `access_key_id` and others; for `gs://` `service_account`; for `az://` `account_name`, `sas_key`;
-/// for all of them `proxy_url`, `read_timeout` (30 s), `connect_timeout` (5 s). These are also read from the environment, as `AWS_REGION`,
-/// `GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_NAME`; an option wins. Further keys: `fetches`, the number of requests at once (64, or
-/// `TEATIME_FETCHES`); `max_retries` (10) and `retry_timeout` (180s) of a request; for `s3://` `profile`, a profile of the AWS files.
-///
-/// ```
-/// use teatime::store::StorageOptions;
-///
-/// let options = StorageOptions::default().option("skip_signature", "true").option("region", "eu-west-1");
-/// // The values may be secrets.
-/// assert_eq!(format!("{options:?}"), r#"StorageOptions(["skip_signature", "region"])"#);
-/// ```
-#[derive(Clone, Default)]
-pub struct StorageOptions {
-    pub(super) options: Vec<(String, String)>,
-    #[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "there are no requests"))]
-    pub(super) cancel: Cancel,
-}
-
-impl StorageOptions {
-    /// Sets an option; the last value of a key counts. [`open_storage`] checks it.
-    #[must_use]
-    pub fn option(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.options.push((key.into(), value.into()));
-        self
-    }
-
-    /// Sets the flag that ends requests under way, and with them the calls that wait for these. Passes over arrays end by the flag of their
-    /// [`Run`](crate::Run), whatever a request waits for.
-    #[must_use]
-    pub fn cancel(mut self, cancel: Cancel) -> Self {
-        self.cancel = cancel;
-        self
-    }
-}
-
-impl fmt::Debug for StorageOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<_> = self.options.iter().map(|(key, _)| key).collect();
-        f.debug_tuple("StorageOptions").field(&keys).finish()
-    }
-}
 
 /// Returns the scheme of a URL, in any case; `None` for a path. A path with such a beginning is written with `./` before it.
 fn scheme(place: &str) -> Option<&str> {
@@ -94,31 +48,6 @@ fn decoded(path: &str) -> String {
         rest = &rest[len..];
     }
     String::from_utf8_lossy(&out).into_owned()
-}
-
-/// Returns a text without what may be secret in its URLs: queries, and the names and passwords before the hosts of `http` and `https`.
-///
-/// ```
-/// use teatime::store::redacted;
-///
-/// let text = "no answer from https://me:key@host/x.vcz?sig=abc: refused";
-/// assert_eq!(redacted(text), "no answer from https://host/x.vcz refused");
-/// ```
-pub fn redacted(text: &str) -> String {
-    let (mut out, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
-        let is_http = ["http://", "https://"].iter().any(|end| before.to_ascii_lowercase().ends_with(end));
-        out.push_str(before);
-        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
-        let (url, behind) = after.split_at(after.find(ends).unwrap_or(after.len()));
-        let url = url.split_once('?').map_or(url, |(url, _)| url);
-        let host = &url[..url.find('/').unwrap_or(url.len())];
-        let name = host.rfind('@').filter(|_| is_http).map_or(0, |at| at + 1);
-        out.push_str(&url[name..]);
-        rest = behind;
-    }
-    out + rest
 }
 
 /// Opens the storage at `place`: a folder, or a URL with one of the schemes `s3`, `gs`, `az`, `abfs`, `abfss`, `http`, `https` and `file`.

@@ -21,7 +21,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use url::Url;
 
 use super::{fault::told, profile::Profile, runtime, wait};
-use crate::{Cancel, store::place::StorageOptions};
+use crate::{Cancel, store::options::StorageOptions};
 
 /// A store, and the settings of its requests.
 pub(super) struct Connection {

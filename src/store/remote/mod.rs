@@ -25,7 +25,7 @@ use object_store::{Attribute, GetOptions, GetResult, ObjectMeta, ObjectStore, Re
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use self::fault::Fault;
-use super::{Storage, StoredBytes, Value, place::StorageOptions};
+use super::{Storage, StoredBytes, Value, options::StorageOptions};
 use crate::{Cancel, Error, Result, extent::to_usize, fresh};
 
 /// The size of an object that is read in parts, of a part, and the number of parts at once.

@@ -10,6 +10,7 @@ use std::{
 use super::PARTED;
 use crate::{
     Cancel, ChunkedArray, Device, Error, MissingChunk, Run, StoredType,
+    extent::to_usize,
     openings::{Answer, Server},
     store::{
         ArraySpec, ArrayWriter, Attributes, Folder, NpyArray, Storage, StorageOptions, Value, ZarrArray,
@@ -117,7 +118,7 @@ fn absent_large_and_changed_values() {
 
 #[test]
 fn large_values_come_in_parts() {
-    let value: Vec<u8> = (0..PARTED as u32 + 1000).map(|i| (i % 251) as u8).collect();
+    let value: Vec<u8> = (0..PARTED + 1000).map(|i| u8::try_from(i % 251).unwrap()).collect();
     let (server, storage) = served(&value);
     assert!(got(&*storage).unwrap() == value);
     let parts =
@@ -154,7 +155,7 @@ fn write(folder: &Path, path: &str, format: ZarrFormat) {
     for index in [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1]] {
         let tile: Vec<f32> = (0..4).map(|i| (i + 10 * index[1] + 100 * index[0]) as f32).collect();
         let [rows, columns] = [(3 - 2 * index[0]).min(2), (5 - 2 * index[1]).min(2)];
-        writer.write(&index, &tile[..(rows * columns) as usize]).unwrap();
+        writer.write(&index, &tile[..to_usize(rows * columns)]).unwrap();
     }
     writer.write(&[1, 2], &[7.5f32]).unwrap();
     writer.finish().unwrap();
