@@ -32,7 +32,7 @@ pub(crate) struct RemoteArgs {
     region: Option<String>,
     /// Option of remote stores, such as `account_name=ours` or `read_timeout=60s`; may be given several times
     ///
-    /// Keys are those of the Rust crate object_store, and fetches (requests at once, 64), `max_retries` (10), `retry_timeout` (180s) and
+    /// Keys are those of the Rust crate `object_store`, and fetches (requests at once, 64), `max_retries` (10), `retry_timeout` (180s) and
     /// profile (of the AWS files). Records show the keys alone.
     #[arg(long = "storage-option", value_name = "KEY=VALUE", value_parser = pair)]
     options: Vec<(String, String)>,
