@@ -179,6 +179,13 @@ fn arrays_are_those_of_the_folder() {
         let remote = open(Path::new(&format!("{}/{name}/", server.url)), "a/x");
         assert_eq!((remote.fetches(), remote.name()), (64, &*format!("{}/{name}/a/x", server.url)));
         assert_eq!(elements(remote), local);
+        // Each document is read once.
+        let mut requests = server.requests();
+        requests.retain(|request| request.contains("zarr.json") || request.contains("/a/x/.z"));
+        let all = requests.len();
+        requests.sort();
+        requests.dedup();
+        assert_eq!(all, requests.len());
         assert_eq!(elements(open(Path::new(&format!("{}/{name}/a/x", server.url)), "")), local);
     }
     for shape in [[40, 7], [3, 100_000]] {

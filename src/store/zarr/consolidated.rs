@@ -1,10 +1,15 @@
-//! Consolidated metadata in place of requests.
+//! Metadata of a store that are read once, or come from consolidated ones.
 
-use std::{collections::BTreeMap, io, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use serde_json::Value;
 
-use super::json::read_json;
+use super::json::{MAX_METADATA_BYTES, read_json};
 use crate::{
     Result,
     store::{Storage, StoredBytes, Value as Stored, storage::join},
@@ -13,50 +18,65 @@ use crate::{
 /// The names of the documents that describe arrays and groups.
 const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
-/// A storage that answers for the metadata of a Zarr store, and for lists of names, from its consolidated metadata.
+/// A document; `None` if it is known that there is none.
+type Document = Option<Arc<[u8]>>;
+
+/// A storage that reads each document once, and takes the place of those that consolidated metadata have.
 #[derive(Debug)]
-struct Consolidated {
+struct Documents {
     storage: Arc<dyn Storage>,
-    documents: BTreeMap<String, Arc<[u8]>>,
-    /// True if no other documents are there.
+    known: Mutex<BTreeMap<String, Document>>,
+    /// True if no documents are there but those that are known.
     is_all: bool,
 }
 
-/// Reads the consolidated metadata at the root of `storage`, if there are any.
+/// Returns the storage with its documents at hand, after reading the consolidated metadata at its root, if there are any.
 ///
 /// # Errors
 /// The errors of [`read_json`].
 pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
-    let mut documents = BTreeMap::new();
-    let mut put = |key: String, value: &Value| documents.insert(key, value.to_string().into_bytes().into());
-    let root = read_json(&*storage, "zarr.json")?;
-    let nodes = root.as_ref().and_then(|root| root.pointer("/consolidated_metadata/metadata"));
-    let mut is_all = root.as_ref().is_some_and(|root| root["node_type"] == "array");
-    if let Some(root) = &root {
-        put("zarr.json".into(), root);
+    let mut documents = Documents { storage, known: Mutex::default(), is_all: false };
+    let root = read_json(&documents, "zarr.json")?;
+    let v2 = if root.is_none() { read_json(&documents, ".zmetadata")? } else { None };
+    let root = root.unwrap_or_default();
+    let nodes = root.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
+    let all = v2.as_ref().and_then(|v2| v2.get("metadata")?.as_object());
+    documents.is_all = nodes.is_some() || all.is_some() || root["node_type"] == "array";
+    let nodes = nodes.into_iter().flatten().map(|(path, node)| (join(path, "zarr.json"), node));
+    let all = all.into_iter().flatten().map(|(key, document)| (key.clone(), document));
+    for (key, document) in nodes.chain(all) {
+        documents.known().insert(key, Some(document.to_string().into_bytes().into()));
     }
-    if let Some(nodes) = nodes.and_then(Value::as_object) {
-        nodes.iter().for_each(|(path, node)| drop(put(join(path, "zarr.json"), node)));
-        is_all = true;
-    }
-    let root_of_v2 = if root.is_none() { read_json(&*storage, ".zmetadata")? } else { None };
-    if let Some(all) = root_of_v2.as_ref().and_then(|root| root.get("metadata")?.as_object()) {
-        all.iter().for_each(|(key, value)| drop(put(key.clone(), value)));
-        is_all = true;
-    }
-    Ok(if documents.is_empty() { storage } else { Arc::new(Consolidated { storage, documents, is_all }) })
+    Ok(Arc::new(documents))
 }
 
-impl Consolidated {
-    /// Returns the document of a key; `Some(None)` if there is none of this name.
-    fn document(&self, key: &str) -> Option<Option<&Arc<[u8]>>> {
-        let found = self.documents.get(key);
-        let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
-        (found.is_some() || self.is_all && DOCUMENTS.contains(&name)).then_some(found)
+impl Documents {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Document>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the document of a key; the outer `None` for the key of anything else, and for a document that is too large.
+    fn document(&self, key: &str) -> io::Result<Option<Document>> {
+        if !DOCUMENTS.contains(&key.rsplit_once('/').map_or(key, |(_, name)| name)) {
+            return Ok(None);
+        }
+        if let Some(document) = self.known().get(key) {
+            return Ok(Some(document.clone()));
+        }
+        let document: Document = match self.is_all {
+            true => None,
+            false => match self.storage.get(key, MAX_METADATA_BYTES)? {
+                Stored::Bytes(bytes) => Some((*bytes).into()),
+                Stored::Absent => None,
+                Stored::Large(_) => return Ok(None),
+            },
+        };
+        self.known().insert(key.to_owned(), document.clone());
+        Ok(Some(document))
     }
 }
 
-impl Storage for Consolidated {
+impl Storage for Documents {
     fn place(&self, key: &str) -> String {
         self.storage.place(key)
     }
@@ -66,11 +86,11 @@ impl Storage for Consolidated {
     }
 
     fn get(&self, key: &str, most: u64) -> io::Result<Stored> {
-        Ok(match self.document(key) {
+        Ok(match self.document(key)? {
             None => return self.storage.get(key, most),
             Some(None) => Stored::Absent,
             Some(Some(bytes)) if bytes.len() as u64 > most => Stored::Large(bytes.len() as u64),
-            Some(Some(bytes)) => Stored::Bytes(StoredBytes::Shared(Arc::clone(bytes))),
+            Some(Some(bytes)) => Stored::Bytes(StoredBytes::Shared(bytes)),
         })
     }
 
@@ -79,7 +99,7 @@ impl Storage for Consolidated {
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        match self.document(key) {
+        match self.document(key)? {
             Some(document) => Ok(document.map(|bytes| bytes.len() as u64)),
             None => self.storage.size(key),
         }
@@ -89,8 +109,9 @@ impl Storage for Consolidated {
         if !self.is_all {
             return self.storage.list(prefix);
         }
-        let prefix = join(prefix, "");
-        let below = self.documents.keys().filter_map(|key| key.strip_prefix(&*prefix)?.split_once('/'));
+        let (prefix, known) = (join(prefix, ""), self.known());
+        let there = known.iter().filter(|(_, document)| document.is_some()).map(|(key, _)| key);
+        let below = there.filter_map(|key| key.strip_prefix(&*prefix)?.split_once('/'));
         let mut names: Vec<String> = below.map(|(name, _)| name.to_owned()).collect();
         names.dedup();
         Ok(names)
