@@ -360,7 +360,7 @@ def test_stores_behind_urls(tmp_path, rng):
         opened = genotype.open_store(url, storage_options={"max_retries": 0, "skip_signature": True})
         np.testing.assert_array_equal(genotype.pca(opened, 3, device="cpu").scores, expected)
         s = teatime.truncated_svd(tmp_path / "x.npy", 2, device="cpu").s
-        # A file of few bytes needs no ranges, which this server has not.
+        # This server has no ranges.
         url = url.replace("x.zarr/x", "x.npy")
         np.testing.assert_array_equal(teatime.truncated_svd(url, 2, device="cpu", storage_options={"fetches": 2}).s, s)
         with pytest.raises(OSError, match="`region` is not an option"):

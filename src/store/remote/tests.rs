@@ -130,6 +130,13 @@ fn large_values_come_in_parts() {
     assert!(got(&*storage).unwrap() == value && got(&*storage).unwrap() == value);
     let why = storage.get_range("x", 3..5).unwrap_err().to_string();
     assert!(why.contains("sends no parts"), "{why}");
+    for answer in [Answer::Whole, Answer::Plain] {
+        let (server, storage) = served(b"");
+        server.set("y", b"0123456789");
+        server.answer("y", answer, 9);
+        assert!(matches!(storage.get_range("y", 3..5).unwrap(), Value::Bytes(bytes) if *bytes == *b"34"));
+        assert!(storage.get_range("y", 3..50).unwrap_err().to_string().contains("bytes"));
+    }
 }
 
 #[test]
