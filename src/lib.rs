@@ -63,7 +63,7 @@
 //!
 //! # Cargo features
 //!
-//! All features but the last two are on by default. The column "crates" is for a build with that feature alone; a build without any has 64.
+//! All features but the last three are on by default. The column "crates" is for a build with that feature alone; a build without any has 64.
 //!
 //! | feature | gives | crates |
 //! |---|---|---:|
@@ -71,6 +71,7 @@
 //! | `wgpu` | a driver for Vulkan, Metal, DX12 and GL, [`Device::from_wgpu`] | 109 |
 //! | `zarr` | Zarr v2 and v3 stores; its codecs are in C and need a C compiler | 173 |
 //! | `ndarray` | [`Tensor::from_ndarray`], [`Tensor::to_ndarray`] | 68 |
+//! | `remote` | stores behind URLs, [`store::open_storage`] | 258 |
 //! | `cuda-emulator` | for tests: CUDA on the CPU | |
 //! | `suite` | for tests of other packages; no part of the API | |
 //!

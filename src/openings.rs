@@ -9,6 +9,7 @@
 )]
 
 mod hooked;
+mod server;
 
 use std::{
     collections::BTreeMap,
@@ -32,6 +33,7 @@ use crate::{
 };
 
 pub use hooked::Hooked;
+pub use server::{Answer, Server};
 
 /// The kinds of devices that a test runs on, with the way of opening each.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use clap::{
 use teatime::{Budget, Cancel, Device, DeviceOptions, Run};
 use teatime_genotype::{MatchBy, VariantFilter};
 
-use crate::{failure::Failure, timeline::Recording};
+use crate::{failure::Failure, remote::RemoteArgs, timeline::Recording};
 
 /// Returns a command's `help` with its last section: the exit codes, and which files a failed run leaves. `stays` names what else a failed run
 /// leaves beside a result file; without `stays`, the command writes a folder of results.
@@ -103,6 +103,8 @@ pub(crate) struct Resources {
     /// such a page.
     #[arg(long, value_name = "F.html", value_parser = local())]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
     #[arg(skip)]
     pub(crate) recording: Recording,
 }
@@ -203,7 +205,7 @@ pub(crate) fn between(low: f64, high: f64) -> impl Fn(&str) -> Result<f64, Strin
 pub(crate) fn local() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         let remote = path.to_str().is_some_and(|text| text.contains("://")) && !path.exists();
-        let why = "stores and results are on disks so far: copy a remote one to a disk, or mount it";
+        let why = "results are on disks alone: copy a remote one to a disk, or mount it";
         if remote { Err(why) } else { Ok(path) }
     })
 }

@@ -15,7 +15,7 @@ use teatime::{
     stream::digest,
 };
 
-use crate::{failure::Failure, foreign, text};
+use crate::{failure::Failure, foreign, remote, text};
 
 /// An array of numbers that a command reads.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// Opens a .npy file or a Zarr array and reads its metadata. Integers of a type for which `keeps` is true keep their stored type, for
+    /// Opens a .npy file or a Zarr array, on a disk or behind a URL, and reads its metadata. Integers of a type for which `keeps` is true keep their stored type, for
     /// results that are integers too; then a missing element is an error.
     ///
     /// # Errors
@@ -46,10 +46,15 @@ impl Array {
     ) -> Result<Self, Failure> {
         let (name, files) = (path.display().to_string(), Files::at(path)?);
         foreign::refuse(path)?;
-        Ok(match path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
-            true => Self::new(name, files, Arc::new(NpyArray::open(path)?), None, keeps),
-            false => Self::of_zarr(name, files, ZarrArray::open(path, "", missing)?, keeps),
-        })
+        if !remote::is_file(path) {
+            let array = ZarrArray::open_in(&remote::open(path)?, "", missing)?;
+            return Ok(Self::of_zarr(name, files, array, keeps));
+        }
+        let array = match remote::is_remote(path) {
+            true => NpyArray::open_in(&remote::open(path)?, "")?,
+            false => NpyArray::open(path)?,
+        };
+        Ok(Self::new(name, files, Arc::new(array), None, keeps))
     }
 
     /// Wraps an opened Zarr array, whose elements are in `files`.
@@ -163,16 +168,21 @@ impl Files {
     /// [`Error::Io`].
     pub(crate) fn at(place: &Path) -> Result<Self, Error> {
         let real = place.canonicalize().unwrap_or_else(|_| place.to_path_buf());
-        let version = version(&real, "", false).map_err(|source| error(place, source))?;
+        // A remote storage watches its own objects.
+        let version = if remote::is_remote(place) { Ok(0) } else { version(&real, "", false) };
+        let version = version.map_err(|source| error(place, source))?;
         Ok(Self { place: place.to_path_buf(), version })
     }
 
-    /// Returns a text that identifies the files: their path, and a digest of their names, sizes and modification times.
+    /// Returns a text that identifies the files: their path, and a digest of their names, sizes and modification times; of remote ones the
+    /// URL without secrets.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn words(&self) -> Result<String, Error> {
-        let place = self.place.canonicalize().map_err(|source| error(&self.place, source))?;
+        let is_remote = remote::is_remote(&self.place);
+        let real = if is_remote { Ok(self.place.clone()) } else { self.place.canonicalize() };
+        let place = real.map_err(|source| error(&self.place, source))?;
         Ok(format!("{} {:016x}", place.display(), self.version))
     }
 

@@ -28,6 +28,7 @@ mod pca;
 mod plot;
 mod progress;
 mod project;
+mod remote;
 mod report;
 mod simulate;
 mod store;
@@ -87,6 +88,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8
     let watched = watched.map_err(|error| Failure::Error(format!("no handler for signals: {error}")));
     match watched.and_then(|()| recorded(&mut cli.command, &cancel)) {
         Ok(()) => 0,
+        // A request that was cancelled fails in the words of the store.
+        Err(Failure::Error(_)) if cancel.is_cancelled() => {
+            note(&Failure::Interrupted.to_string());
+            Failure::Interrupted.code()
+        }
         Err(failure) => {
             note(&failure.to_string());
             failure.code()
@@ -108,6 +114,7 @@ fn recorded(command: &mut Command, cancel: &Cancel) -> Result<(), Failure> {
         Command::Demo(args) => &mut args.resources,
         Command::Devices(_) => return run(command, cancel),
     };
+    resources.remote.set(cancel);
     let recording = resources.record()?;
     recording.finish(run(command, cancel))
 }

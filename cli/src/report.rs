@@ -16,6 +16,7 @@ use crate::{
     failure::Failure,
     interrupt::own_status,
     output::Output,
+    remote,
     stores::Stores,
     text,
     timeline::Recording,
@@ -91,14 +92,13 @@ impl Report {
         let share = |bytes: Option<u64>, given: Option<u64>| {
             bytes.map(|bytes| json!({ "bytes": bytes, "given": given.is_some() }))
         };
-        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         self.warn(Resources::warnings(device).into_iter().chain(output.left.clone()));
         (self.stats, self.wall) = (stats, wall.as_secs_f64());
         self.put(json!({
             "schema_version": 1,
             "command": output.command,
             "teatime_version": env!("CARGO_PKG_VERSION"),
-            "command_line": words.collect::<Vec<_>>(),
+            "command_line": remote::command_line(),
             "started": humantime::format_rfc3339_seconds(SystemTime::now() - wall).to_string(),
             "threads": device.threads(),
             // The device's budget is null if it shares the host's memory.

@@ -8,7 +8,7 @@ use teatime_genotype::{
     bed::{BedFile, Sample},
 };
 
-use crate::{failure::Failure, foreign};
+use crate::{failure::Failure, foreign, remote};
 
 /// The minimum number of bytes of memory for names and variants, whatever the budget.
 const NAMES: u64 = 16 << 20;
@@ -39,7 +39,10 @@ impl Store {
     ) -> Result<Self, Failure> {
         if !is_bed(path) {
             foreign::refuse(path)?;
-            let store = GenotypeStore::open(path, array, missing)?;
+            let store = match remote::is_remote(path) {
+                true => GenotypeStore::open_in(remote::open(path)?, array, missing)?,
+                false => GenotypeStore::open(path, array, missing)?,
+            };
             return Ok(Self::Zarr(
                 store.with_memory(&memory.host(memory.host.map(|bytes| bytes.max(NAMES)))),
             ));

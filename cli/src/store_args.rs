@@ -7,11 +7,12 @@ use teatime::{Device, MissingChunk, Run};
 use teatime_genotype::{GenotypeKind, call_ploidies};
 
 use crate::{
-    args::{Named, default_of, local, named},
+    args::{Named, default_of, named},
     calls::PloidyMismatch,
     contigs::ContigArgs,
     failure::Failure,
     progress::Bar,
+    remote::input,
     store::{CountedAllele, is_bed},
     stores::{Opening, Stores},
 };
@@ -25,9 +26,9 @@ const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];
 /// Arguments of every command that reads genotypes.
 #[derive(Args, Debug)]
 pub(crate) struct StoreArgs {
-    /// Zarr stores (folders), or PLINK .bed files, with or without the ending; the variants of several are appended in the
+    /// Zarr stores (folders or URLs), or PLINK .bed files, with or without the ending; the variants of several are appended in the
     /// order given
-    #[arg(value_name = "STORE", required = true, value_parser = local())]
+    #[arg(value_name = "STORE", required = true, value_parser = input())]
     paths: Vec<PathBuf>,
     /// Path of the genotype array within each store, where it has another name
     #[arg(long, value_name = "PATH")]

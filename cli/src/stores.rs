@@ -18,6 +18,7 @@ use crate::{
     ends,
     failure::Failure,
     matched::Matched,
+    remote::is_remote,
     store::{CountedAllele, Store},
     text,
 };
@@ -222,6 +223,7 @@ impl Stores {
     /// in names, absent chunks of columns, and warnings from opening the stores.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let file = |(path, store): (&PathBuf, &Store)| match store {
+            Store::Zarr(_) if is_remote(path) => Ok(path.clone()),
             Store::Plink(bed) => bed.path().canonicalize(),
             Store::Zarr(_) => path.canonicalize(),
         };

@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use teatime::{About, Device, Error, Timeline};
 
-use crate::{failure::Failure, note};
+use crate::{failure::Failure, note, remote};
 
 /// Texts near the start of the files, by which they are known.
 const TRACE: &str = "\"program\":\"teatime";
@@ -97,9 +97,7 @@ impl Recording {
             return ended;
         };
         let mut about = self.about();
-        let words: Vec<_> =
-            std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-        about.title = format!("teatime {}", words.join(" "));
+        about.title = format!("teatime {}", remote::command_line()[1..].join(" "));
         if let Err(failure) = &ended {
             about.failed = failure.to_string();
         }

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use serde_json::Value;
 use teatime::{
     ChunkedArray, Error, MissingChunk, Result,
-    store::{Attributes, Folder, Node, Storage, ZarrArray, join, key_within},
+    store::{Attributes, Node, Storage, StorageOptions, ZarrArray, join, key_within, open_storage},
 };
 
 use crate::{
@@ -40,7 +40,7 @@ pub struct Multiscale {
 }
 
 impl Multiscale {
-    /// Opens the image whose folder is `path`. Reads only its metadata.
+    /// Opens the image whose folder is `path`, or a URL as of [`open_storage`]. Reads only its metadata.
     ///
     /// The image may also be part of a plate or of bioformats2raw's output; then `path` is the image's own folder. Axes without a type are
     /// classified by their names: `z`, `y` and `x` are spatial, `t` is time, and `c` is channels.
@@ -51,7 +51,7 @@ impl Multiscale {
     ///   0: the error names the file, the key and the expected value.
     /// - [`Error::Io`]: the metadata cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_in(&(Arc::new(Folder::new(path.as_ref())) as Arc<dyn Storage>), "")
+        Self::open_in(&open_storage(path, &StorageOptions::default())?, "")
     }
 
     /// Opens the image at `path` within any store, as [`open`](Self::open) does; an empty path means the store itself.

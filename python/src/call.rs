@@ -1,6 +1,7 @@
 //! Runs calls from Python: without the interpreter's lock, stopped by Ctrl-C, and with panics and errors as exceptions.
 
 use std::{
+    collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::{self, ThreadId},
@@ -11,7 +12,7 @@ use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
 };
-use teatime::{Budget, Cancel, Device, Progress, Result, Run, Status};
+use teatime::{Budget, Cancel, Device, Progress, Result, Run, Status, store::StorageOptions};
 
 use crate::{
     context::CurrentContext,
@@ -22,6 +23,9 @@ use crate::{
 /// The time between checks for Ctrl-C, which also report progress. Each takes the interpreter's lock, which other threads may hold for
 /// milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);
+
+/// The time between looks at a thread that opens a remote store.
+const ASIDE: Duration = Duration::from_millis(2);
 
 /// The options of a long call.
 #[derive(Debug, Default, FromPyObject)]
@@ -113,6 +117,30 @@ pub(crate) fn call<T: Send>(
             Err(PyRuntimeError::new_err(format!("teatime panicked, which is a defect of it: {words}")))
         }
     }
+}
+
+/// Runs `work` on a thread of its own, which is left to itself after Ctrl-C: remote stores may answer late or never.
+///
+/// # Errors
+/// The exception for the error of `work`; the exception that a signal handler raised; `RuntimeError` if `work` panicked.
+pub(crate) fn aside<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> PyResult<T> {
+    forked()?;
+    let working = thread::spawn(work);
+    while !working.is_finished() {
+        py.detach(|| thread::sleep(ASIDE));
+        py.check_signals()?;
+    }
+    let panicked = |_| Err(PyRuntimeError::new_err("teatime panicked, which is a defect of it"));
+    working.join().map_or_else(panicked, |done| done.map_err(exception))
+}
+
+/// Returns the options of remote stores from pairs of keys and values.
+pub(crate) fn storage_options(pairs: Option<HashMap<String, String>>) -> StorageOptions {
+    let pairs = pairs.into_iter().flatten();
+    pairs.fold(StorageOptions::default(), |options, (key, value)| options.option(key, value))
 }
 
 /// The state of regular checks for signals.

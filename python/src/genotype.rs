@@ -1,13 +1,16 @@
 //! Genotypes, and results computed from them.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use numpy::{IntoPyArray, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{
     prelude::*,
     types::{IntoPyDict, PyBytes, PyDict},
 };
-use teatime::{ChunkedArray, MissingChunk, Result};
+use teatime::{
+    ChunkedArray, MissingChunk, Result,
+    store::{local_path, open_storage},
+};
 use teatime_genotype::{
     Cohort, CohortPart, GenotypeStore, Genotypes as OfSamples, GrmMethod, GrmOptions, Method, MissingCalls,
     PartSums, Pca, PcaOptions, Scaler, SumValues, VariantCounts, VariantFilter, VariantSource, Wanted,
@@ -16,7 +19,7 @@ use teatime_genotype::{
 
 use crate::{
     array::{matrix, pair},
-    call::{RunOptions, call, call_on},
+    call::{self, RunOptions, aside, call, call_on},
     context::OnDevice,
     errors::exception,
     linalg,
@@ -54,22 +57,32 @@ impl Genotypes {
         Ok(Self { genotypes, names: None, source: None })
     }
 
-    /// Opens the genotypes of a Zarr store, or of a PLINK .bed.
+    /// Opens the genotypes of a Zarr store, or of a PLINK .bed. The path of a store may be a URL, with options.
     #[staticmethod]
-    fn of_store(py: Python<'_>, path: PathBuf, array: Option<String>, fill: bool) -> PyResult<Self> {
+    #[pyo3(signature = (path, array, fill, storage_options=None))]
+    fn of_store(
+        py: Python<'_>,
+        path: PathBuf,
+        array: Option<String>,
+        fill: bool,
+        storage_options: Option<HashMap<String, String>>,
+    ) -> PyResult<Self> {
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
-        let opened = py.detach(|| {
+        let options = call::storage_options(storage_options);
+        aside(py, move || {
             if path.extension().is_some_and(|ending| ending == "bed") {
                 let bed = BedFile::open(&path)?;
                 let names = bed.samples().iter().map(|sample| sample.id.clone()).collect();
                 let genotypes = bed.genotypes()?;
                 return Ok(Self { genotypes, names: Some(names), source: Some(Arc::new(bed)) });
             }
-            let store = GenotypeStore::open(&path, array.as_deref(), missing)?;
+            let store = match local_path(&path) {
+                Some(path) => GenotypeStore::open(path, array.as_deref(), missing)?,
+                None => GenotypeStore::open_in(open_storage(&path, &options)?, array.as_deref(), missing)?,
+            };
             let genotypes = OfSamples::of_any_ploidy(store.arrays().to_vec())?;
             Ok(Self { genotypes, names: store.sample_ids()?, source: Some(Arc::new(store)) })
-        });
-        opened.map_err(exception)
+        })
     }
 
     /// Selects the variants in these ranges.

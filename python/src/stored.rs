@@ -1,17 +1,20 @@
 //! Stored arrays: Zarr arrays, .npy files, and NumPy arrays as they are.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, path::PathBuf, sync::Arc};
 
 use numpy::IntoPyArray;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
     ChunkedArray, DType, MissingChunk, StoredType, filter,
-    store::{ArraySpec, Compression, MissingAsNan, NpyArray, ZarrArray, ZarrFormat},
+    store::{
+        ArraySpec, Compression, MissingAsNan, NpyArray, ZarrArray, ZarrFormat, join, local_path,
+        open_storage, read_json,
+    },
 };
 
 use crate::{
     array::{reshaped, sizes},
-    call::{RunOptions, call_on},
+    call::{self, RunOptions, aside, call_on},
     dlpack::{TYPES, with_type},
     errors::exception,
     filter::Options,
@@ -66,17 +69,34 @@ impl StoredArray {
 #[pymethods]
 impl StoredArray {
     /// Opens a .npy file, or the Zarr array of that name in a folder, or the folder itself. A missing chunk has the fill value if `fill`;
-    /// otherwise it is an error. Elements that are missing by the array's attributes are NaN; in integers, they are an error.
+    /// otherwise it is an error. The path may be a URL, with options. Elements that are missing by the array's attributes are NaN; in integers, they are an error.
     #[new]
-    fn open(py: Python<'_>, path: PathBuf, array: Option<String>, fill: bool) -> PyResult<Self> {
+    #[pyo3(signature = (path, array, fill, storage_options=None))]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        array: Option<String>,
+        fill: bool,
+        storage_options: Option<HashMap<String, String>>,
+    ) -> PyResult<Self> {
+        let path = local_path(&path).map_or_else(|| path.clone(), Cow::into_owned);
         if array.is_none() && path.is_file() {
             let opened = py.detach(|| NpyArray::open(path)).map_err(exception)?;
             return Ok(Self::new(Arc::new(opened)));
         }
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
-        let name = array.unwrap_or_default();
-        let is_v3 = path.join(&name).join("zarr.json").exists();
-        let opened = py.detach(|| ZarrArray::open(path, &name, missing)).map_err(exception)?;
+        let (name, options) = (array.unwrap_or_default(), call::storage_options(storage_options));
+        let is_npy =
+            name.is_empty() && path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
+        if is_npy && local_path(&path).is_none() {
+            let opened = aside(py, move || NpyArray::open_in(&open_storage(path, &options)?, ""))?;
+            return Ok(Self::new(Arc::new(opened)));
+        }
+        let (opened, is_v3) = aside(py, move || {
+            let storage = open_storage(path, &options)?;
+            let is_v3 = read_json(&*storage, &join(&name, "zarr.json"))?.is_some();
+            Ok((ZarrArray::open_in(&storage, &name, missing)?, is_v3))
+        })?;
         let (axes, inner_chunk) = (opened.dimension_names().to_vec(), opened.inner_chunk_shape());
         let opened: Arc<dyn ChunkedArray> = Arc::new(opened);
         // The sizes of tasks depend on the stored type.

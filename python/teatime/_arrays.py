@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import operator
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -167,15 +168,20 @@ def whole(value: Any, name: str, *, most: int = 2**32 - 1) -> int:
     return number
 
 
-def folder(path: str | os.PathLike[str], name: str) -> str:
-    """The whole path of a store that a caller gave."""
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a URL."""
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(path)) is not None
+
+
+def folder(path: str | os.PathLike[str]) -> str:
+    """The whole path of a store that a caller gave, or its URL."""
     given = os.fspath(path)
-    if "://" in given and not os.path.exists(given):
-        raise ValueError(
-            f"`{name}` is {given!r}: stores are read from paths that are seen here and by every worker; of a URL, teatime.dask takes the "
-            "array that dask.array.from_zarr gives"
-        )
-    return os.path.abspath(given)
+    return given if is_url(given) else os.path.abspath(given)
+
+
+def text_options(storage_options: dict[str, Any] | None) -> dict[str, str] | None:
+    """Options of remote stores, as the compiled part takes them."""
+    return None if storage_options is None else {str(key): str(value) for key, value in storage_options.items()}
 
 
 #: The maximum numbers of a store's folders and files that are looked at.
@@ -183,7 +189,8 @@ _MOST_FOLDERS, _MOST_FILES = 1000, 10_000
 
 
 def stamp(path: str) -> str:
-    """What tells that a store was written anew: how large its first folders and files are, and when they last changed."""
+    """What tells that a store was written anew: how large its first folders and files are, and when they last changed. Of a remote one,
+    which one it is."""
     entries, left = [], _MOST_FILES
     for within, folders, files in itertools.islice(os.walk(path), _MOST_FOLDERS):
         folders.sort()
@@ -191,6 +198,8 @@ def stamp(path: str) -> str:
         left -= len(some)
         entries += [within, *(os.path.join(within, name) for name in some)]
     digest = hashlib.blake2b(digest_size=16)
+    if is_url(path):
+        digest.update(path.encode())
     for entry in entries or [path]:
         with contextlib.suppress(OSError):
             status = os.stat(entry)

@@ -66,7 +66,7 @@ def gaussian_filter(
     x: Any
     filtered: Callable[..., Any]
     if isinstance(image, (str, os.PathLike)):
-        x, filtered = _Stored(folder(image, "image"), array, fill, chunks), _filtered_store
+        x, filtered = _Stored(folder(image), array, fill, chunks), _filtered_store
     elif array is not None or chunks is not None or fill:
         raise TypeError("`array`, `chunks` and `fill` are for the path of a stored array; rechunk() changes the chunks of a dask array")
     else:
@@ -164,7 +164,7 @@ def map_overlap(
     """
     if not isinstance(x, (str, os.PathLike)):
         raise TypeError(f"`x` is {type(x)}: the path of a Zarr array is taken; dask.array.map_overlap takes a dask array")
-    stored, name = _Stored(folder(x, "x"), None, fill, chunks), device_name(device)
+    stored, name = _Stored(folder(x), None, fill, chunks), device_name(device)
     overlap = Overlap(func, stored.shape, stored.dtype, depth, boundary, dtype, trim, temporary, kwargs)
     chunks, dtype = _result_chunks(stored, [max(sides) for sides in overlap.depth], overlap.dtype), overlap.dtype
     token = tokenize(__version__, stamp(stored.place[0]), stored.place, chunks, dtype, func, kwargs, overlap.job(name))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import WIDE, as_array, as_float32, either_order, float_type, folder, host_array, scale_of, whole, widened
+from ._arrays import WIDE, as_array, as_float32, either_order, float_type, folder, host_array, scale_of, text_options, whole, widened
 from ._cuda import as_given, device_of, given_array
 from ._device import Device, narrows, run_options
 from ._teatime import CudaArray
@@ -112,14 +112,14 @@ def _beyond(x: Any, s: _Array) -> bool:
 def truncated_svd(
     a: ArrayLike | str | os.PathLike[str], n_components: int = 6, *, n_oversamples: int | None = None, n_iter: int | None = None,
     tol: float = 1e-4, random_state: int = 0, signs: str = "stable", narrow: bool | None = None, device: Device | str | None = None,
-    progress: Any = None, memory: int | str | None = None,
+    progress: Any = None, memory: int | str | None = None, storage_options: dict[str, Any] | None = None,
 ) -> SVD:
     """The largest singular values and their vectors, by a randomized block Krylov iteration.
 
     Parameters
     ----------
     a : (m, n)
-        As in :func:`svd`; or the path of a .npy file or a Zarr array, which need not fit memory: it is decomposed by the cheapest method, as
+        As in :func:`svd`; or the path or URL of a .npy file or a Zarr array, which need not fit memory: it is decomposed by the cheapest method, as
         by the command ``teatime svd``, and only the results are in memory.
     n_components
         How many.
@@ -140,6 +140,8 @@ def truncated_svd(
         Called as ``progress(done, total)`` now and then, or a tqdm bar.
     memory
         Of a path: the most host memory to plan with, in bytes or as ``"2G"``. None: half of what is free.
+    storage_options
+        Of a URL: as in :func:`teatime.genotype.open_store`.
 
     Returns
     -------
@@ -157,9 +159,9 @@ def truncated_svd(
     """
     if isinstance(a, (str, os.PathLike)):
         options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
-        return stored_svd(a, n_components, options, narrow=narrow, run=run_options(device, progress, memory))[0]
-    if memory is not None:
-        raise TypeError("`memory` is for the path of an array")
+        return stored_svd(a, n_components, options, narrow=narrow, run=run_options(device, progress, memory), storage_options=storage_options)[0]
+    if memory is not None or storage_options is not None:
+        raise TypeError("`memory` and `storage_options` are for the path of an array")
     x, scale, transposed, out = _matrix(a, narrow, device)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
@@ -176,10 +178,10 @@ def truncated_svd(
 
 def stored_svd(
     path: str | os.PathLike[str], n_components: int | None, options: dict[str, Any], *, run: dict[str, Any], center: bool = False,
-    narrow: bool | None = None,
+    narrow: bool | None = None, storage_options: dict[str, Any] | None = None,
 ) -> tuple[SVD, dict[str, Any]]:
     """The decomposition of a stored matrix, of whose components None wants all, and what else is known of the matrix."""
-    stored = _teatime.StoredArray(folder(path, "a"), None, False)
+    stored = _teatime.StoredArray(folder(path), None, False, text_options(storage_options))
     k = min(stored.shape) if n_components is None else whole(n_components, "n_components")
     u, s, vt, known = _teatime.stored_svd(stored, k, options, center, narrow, run)
     if options["n_iter"] is None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, as_array, c_order, folder, host_array, library, on_card, stamp, whole
+from ._arrays import NATIVE, as_array, c_order, folder, host_array, is_url, library, on_card, stamp, whole
 from ._cuda import _cupy, given_array
 from ._device import Device, opened_device, run_options
 from ._filter import is_long
@@ -220,7 +220,7 @@ def _of_library(x: Any) -> Any:
 def opened(x: Any, fill: bool) -> tuple[StoredArray, np.dtype[Any], str]:
     """Returns an array that is read in boxes, the type of its elements, and words that differ where its files do."""
     if isinstance(x, (str, os.PathLike)):
-        path = folder(x, "x")
+        path = folder(x)
         stored = StoredArray(path, None, fill)
         return stored, np.dtype(stored.dtype), stamp(path)
     if library(x) in ("zarr", "h5py"):
@@ -314,7 +314,9 @@ def map_overlap(
         if resume or chunks is not None:
             raise TypeError("`resume` and `chunks` are for a Zarr array as `out`")
         return _teatime.map_box(stored, function.compiled(), [(0, extent) for extent in stored.shape], run)
-    path = folder(out, "out")
+    if is_url(out):
+        raise ValueError(f"`out` is {out!r}: results are written to disks alone")
+    path = folder(out)
     if os.path.exists(path) and not resume:
         raise FileExistsError(f"`out` {path} is there; resume=True goes on with what was begun")
     size = None if chunks is None else [max(1, whole(each, "chunks")) for each in _per_axis(chunks, 1, len(stored.shape), "chunks")]

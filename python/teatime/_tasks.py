@@ -140,7 +140,7 @@ class Source:
             if array is not None or fill:
                 raise TypeError("`array` and `fill` are for the path of a store")
             return cls._blocks_of(genotypes, rows_per_task)
-        path = folder(genotypes, name)
+        path = folder(genotypes)
         opened = open_store(path, array, fill=fill)
         samples, variants = opened.samples, opened.variants
         if variants == 0 or samples == 0:

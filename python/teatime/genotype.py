@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, folder, host_array, whole
+from ._arrays import as_array, c_order, folder, host_array, text_options, whole
 from ._device import Device, run_options
 from ._linalg import svd_options, warn_unconverged
 from ._teatime import Genotypes
@@ -132,20 +132,25 @@ class Projection:
     matched: dict[str, dict[str, int]]
 
 
-def open_store(path: str | os.PathLike[str], array: str | None = None, *, fill: bool = False) -> Genotypes:
+def open_store(
+    path: str | os.PathLike[str], array: str | None = None, *, fill: bool = False, storage_options: dict[str, Any] | None = None,
+) -> Genotypes:
     """The genotypes of a Zarr store or of a PLINK .bed, which nothing is read of yet.
 
     Parameters
     ----------
     path
-        Of the folder, or of the .bed, beside which are its .bim and .fam.
+        Of the folder, or of the .bed, beside which are its .bim and .fam; or the URL of a Zarr store: ``s3://``, ``gs://``, ``az://``,
+        ``abfss://``, ``https://`` ...
     array
         The array of a Zarr store, where it is not the one that is found.
     fill
         Whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
+    storage_options
+        Of a URL: options of the Rust crate object_store, as ``{"region": "eu-west-1", "skip_signature": True}``. Without them, as in all
+        functions that take a path, the environment says how to connect (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``).
     """
-    folder(path, "path")
-    return Genotypes.of_store(os.fspath(path), array, fill)
+    return Genotypes.of_store(folder(path), array, fill, text_options(storage_options))
 
 
 def _narrow(a: NDArray[Any]) -> NDArray[Any]:

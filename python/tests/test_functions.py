@@ -1,11 +1,14 @@
 """Arguments, types, options and errors of each function. The Rust suites hold the numbers; SciPy's are those of ``tests/peers`` too."""
 
+import threading
 import tracemalloc
 import warnings
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from conftest import calls, dosages
+from conftest import calls, dosages, write
 
 import teatime
 from teatime import _linalg, genotype
@@ -306,7 +309,7 @@ NONE = np.zeros((3, 3), "i1")
         (lambda: genotype.pca(NONE, scaler="plain"), ValueError, "`scaler` is one of"),
         (lambda: genotype.pca(NONE, -4), ValueError, "`n_components` is -4"),
         (lambda: genotype.pca(NONE, 3, ploidy=4), ValueError, "`ploidy` of 4"),
-        (lambda: genotype.pca("s3://bucket/store"), ValueError, "`path` is 's3://bucket/store': stores are read from paths"),
+        (lambda: genotype.pca("ftp://host/store"), OSError, "ftp://host/store: is a URL of another scheme than s3://"),
         (lambda: genotype.pca("nothing-here"), OSError, "nothing-here"),
         (lambda: genotype.grm(NONE, "mean"), ValueError, "`method` is gcta"),
         (lambda: genotype.distances(NONE, missing="none"), ValueError, "`missing` is one of propagate, ignore, .*none"),
@@ -338,3 +341,30 @@ def test_what_has_not_converged_is_warned_of(rng, monkeypatch, call):
     x = rng.random((600, 500), dtype="f4")
     with pytest.warns(UserWarning, match=r"[12] of 2 components have not converged: after 3 passes, above `tol` of 0.0001"):
         call(x, 2, device="cpu")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        pass
+
+
+def test_stores_behind_urls(tmp_path, rng):
+    x = calls(rng, 40, 12)
+    np.save(tmp_path / "x.npy", x[:, :, 0].astype("f4"))
+    write(tmp_path / "x.zarr", "x", x, (20, 12, 2))
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/x.zarr/x"
+        expected, found = (genotype.pca(place, 3, device="cpu").scores for place in (tmp_path / "x.zarr" / "x", url))
+        np.testing.assert_array_equal(found, expected)
+        opened = genotype.open_store(url, storage_options={"max_retries": 0, "skip_signature": True})
+        np.testing.assert_array_equal(genotype.pca(opened, 3, device="cpu").scores, expected)
+        s = teatime.truncated_svd(tmp_path / "x.npy", 2, device="cpu").s
+        # This server has no ranges.
+        url = url.replace("x.zarr/x", "x.npy")
+        np.testing.assert_array_equal(teatime.truncated_svd(url, 2, device="cpu", storage_options={"fetches": 2}).s, s)
+        with pytest.raises(OSError, match="`region` is not an option"):
+            teatime.truncated_svd(url, 2, storage_options={"region": "x"})
+        server.shutdown()
+    with pytest.raises(ValueError, match="`out` is 's3://bucket/x': results are written to disks alone"):
+        teatime.map_overlap(lambda x: x, x, "s3://bucket/x")

@@ -9,7 +9,8 @@
 //! | writing a Zarr array or a .npy file tile by tile, each tile whole or not at all | [`ArrayWriter`], [`NpyWriter`]; [`write_npy`] at once |
 //! | a destination of your own for boxes that are written | an implementation of [`BoxWriter`] |
 //! | a new Zarr store with several arrays | [`NewStore`] |
-//! | a storage other than a [`Folder`], such as a bucket | an implementation of [`Storage`], and of [`WritableStorage`] |
+//! | a store on S3, Google Cloud Storage, Azure, or behind HTTP | [`open_storage`]; paths may also be such URLs, with the feature `remote` |
+//! | a storage of your own | an implementation of [`Storage`], and of [`WritableStorage`] |
 //!
 #![cfg_attr(
     not(feature = "zarr"),
@@ -26,6 +27,11 @@ mod box_writer;
 mod marked;
 mod memory;
 mod npy;
+mod options;
+mod place;
+mod redacted;
+#[cfg(feature = "remote")]
+mod remote;
 mod storage;
 #[cfg(feature = "zarr")]
 mod zarr;
@@ -45,6 +51,9 @@ pub use self::{
     marked::MissingAsNan,
     memory::{MemoryArray, Storable},
     npy::{NpyArray, NpyWriter, write_npy},
+    options::StorageOptions,
+    place::{local_path, open_storage},
+    redacted::redacted,
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage, join, key_within},
 };
 pub use crate::files::{read_at, write_whole};

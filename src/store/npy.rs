@@ -7,13 +7,16 @@ mod writer;
 use std::{
     fs::File,
     io::{self, Read},
+    ops::Range,
     path::Path,
     sync::Arc,
     time::Instant,
 };
 
 pub use self::writer::NpyWriter;
-use super::{Storable, array::claimed_bytes, blocks::strides};
+use super::{
+    Storable, Storage, StorageOptions, Value, array::claimed_bytes, blocks::strides, local_path, open_storage,
+};
 use crate::{
     ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, StoredType,
     extent::to_usize,
@@ -27,6 +30,9 @@ const LINE: u64 = 16 << 10;
 
 /// The maximum number of bytes of a header: the limit that numpy sets for an untrusted file.
 const MAX_HEADER_BYTES: u32 = 10_000;
+
+/// The number of bytes in which a header is.
+const START: u64 = MAX_HEADER_BYTES as u64 + 12;
 
 /// An array in a .npy file, read in chunks of about 1 MiB. A chunk consists of rows, or, if the file is in Fortran order, of slices along
 /// the last axis. In a matrix, rows (or columns) longer than 16 KiB are split, so that some columns of all rows can be read in little
@@ -49,7 +55,7 @@ const MAX_HEADER_BYTES: u32 = 10_000;
 #[derive(Debug)]
 pub struct NpyArray {
     name: String,
-    file: Arc<File>,
+    source: Source,
     dtype: StoredType,
     shape: Vec<u64>,
     chunk_shape: Vec<u64>,
@@ -60,36 +66,72 @@ pub struct NpyArray {
     swapped: bool,
 }
 
+/// The place of the bytes of an array: a local file, or a value of a storage.
+#[derive(Debug)]
+enum Source {
+    File(Arc<File>),
+    Stored(Arc<dyn Storage>, String),
+}
+
 impl NpyArray {
-    /// Opens a file, reads its header, and checks the file's length against it.
+    /// Opens a file, reads its header, and checks the file's length against it. `path` may also be a URL, see [`open_storage`].
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Store`] for a path that is not a file, a file that is not a .npy file or is shorter than its header says,
     /// a header of more than 10,000 bytes, elements that are complex or not numbers, and an array without axes or with more than 64.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        let Some(path) = local_path(path) else {
+            return Self::open_in(&open_storage(path, &StorageOptions::default())?, "");
+        };
         let name = path.display().to_string();
-        let refuse = |why: String| Err(Error::store(&name, why));
         let unread = |source| Error::io(&name, source);
         // This check comes first, since opening a named pipe waits for a writer.
         if !path.metadata().map_err(unread)?.is_file() {
-            return refuse("is not a file".to_owned());
+            return Err(Error::store(&name, "is not a file"));
         }
-        let mut file = File::open(path).map_err(unread)?;
+        let file = File::open(path).map_err(unread)?;
         let len = file.metadata().map_err(unread)?.len();
-        let mut start = [0; 12];
-        let no_npy = || Error::store(&name, "is no .npy file of version 1, 2 or 3");
-        let read = |file: &mut File, out: &mut [u8]| match file.read_exact(out) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(no_npy()),
-            read => read.map_err(unread),
+        let mut start = Vec::new();
+        (&file).take(START).read_to_end(&mut start).map_err(unread)?;
+        Self::read(name.clone(), Source::File(Arc::new(file)), len, &start)
+    }
+
+    /// Opens the array that is the value of a key, as [`open`](Self::open) does a file; the empty key is the object of a URL itself.
+    /// Chunks of 1 MiB, or of a whole row, are read by [`Storage::get_range`].
+    ///
+    /// # Errors
+    /// See [`open`](Self::open).
+    pub fn open_in(storage: &Arc<dyn Storage>, key: &str) -> Result<Self> {
+        let name = storage.place(key);
+        let unread = |source| Error::io(&name, source);
+        let Some(len) = storage.size(key).map_err(unread)? else {
+            return Err(unread(io::ErrorKind::NotFound.into()));
         };
-        read(&mut file, &mut start[..10])?;
+        let start = if len > START { storage.get_range(key, 0..START) } else { storage.get(key, START) };
+        let start = match start.map_err(unread)? {
+            Value::Bytes(bytes) => bytes,
+            _ => return Err(unread(io::ErrorKind::NotFound.into())),
+        };
+        Self::read(name.clone(), Source::Stored(Arc::clone(storage), key.to_owned()), len, &start)
+    }
+
+    /// Reads the header from the first bytes of a file of `len` bytes.
+    fn read(name: String, source: Source, len: u64, bytes: &[u8]) -> Result<Self> {
+        let refuse = |why: String| Err(Error::store(&name, why));
+        let no_npy = || Error::store(&name, "is no .npy file of version 1, 2 or 3");
+        let mut start = [0; 12];
+        let read = |out: &mut [u8], at: usize| {
+            out.copy_from_slice(bytes.get(at..at + out.len()).ok_or_else(no_npy)?);
+            Ok::<_, Error>(())
+        };
+        read(&mut start[..10], 0)?;
         let header = match start {
             [0x93, b'N', b'U', b'M', b'P', b'Y', 1, _, low, high, ..] => {
                 u32::from_le_bytes([low, high, 0, 0])
             }
             [0x93, b'N', b'U', b'M', b'P', b'Y', 2 | 3, _, low, high, ..] => {
-                read(&mut file, &mut start[10..])?;
+                read(&mut start[10..], 10)?;
                 u32::from_le_bytes([low, high, start[10], start[11]])
             }
             _ => return Err(no_npy()),
@@ -102,7 +144,7 @@ impl NpyArray {
             return refuse(format!("has a header of {header} bytes, more than {MAX_HEADER_BYTES}"));
         }
         let mut text = vec![0; to_usize(header.into())];
-        read(&mut file, &mut text)?;
+        read(&mut text, to_usize(start - u64::from(header)))?;
         let Some(Header { descr, fortran, shape }) = Header::parse(&String::from_utf8_lossy(&text)) else {
             return refuse("has a header that is not understood: elements that are no numbers?".to_owned());
         };
@@ -118,22 +160,45 @@ impl NpyArray {
         }
         let fortran = shape.len() > 1 && fortran;
         let swapped = big != cfg!(target_endian = "big") && dtype.size() > 1;
-        let chunk_shape = chunks(&shape, dtype.size() as u64, if fortran { shape.len() - 1 } else { 0 });
-        Ok(Self { name, file: Arc::new(file), dtype, shape, chunk_shape, start, fortran, swapped })
+        // A request for each line of a chunk would take too long.
+        let line = if matches!(source, Source::File(_)) { LINE } else { u64::MAX };
+        let chunk_shape =
+            chunks(&shape, dtype.size() as u64, if fortran { shape.len() - 1 } else { 0 }, line);
+        Ok(Self { name, source, dtype, shape, chunk_shape, start, fortran, swapped })
     }
 
     /// Returns the axis along which the array is cut into chunks.
     fn axis(&self) -> usize {
         if self.fortran { self.shape.len() - 1 } else { 0 }
     }
+
+    fn chunk_bytes(&self) -> u64 {
+        self.chunk_shape.iter().fold(self.dtype.size() as u64, |product, n| product.saturating_mul(*n))
+    }
+
+    /// Returns the first element of a chunk along an axis, and the number of elements.
+    fn within(&self, axis: usize, index: &[u64]) -> (u64, u64) {
+        let first = index[axis] * self.chunk_shape[axis];
+        (first, self.shape[axis].saturating_sub(first).min(self.chunk_shape[axis]))
+    }
+
+    /// Returns the bytes of a chunk in the file, if its lines are whole.
+    fn range(&self, index: &[u64]) -> Range<u64> {
+        let (first, count) = self.within(self.axis(), index);
+        let others = self.shape.iter().enumerate().filter(|(other, _)| *other != self.axis());
+        let slice =
+            others.fold(self.dtype.size() as u64, |product, (_, &extent)| product.saturating_mul(extent));
+        let start = self.start + first.saturating_mul(slice);
+        start..start + count.saturating_mul(slice)
+    }
 }
 
 /// Returns the chunk shape. Only `axis` is divided, or both axes of a matrix, each into at most `MAX_CHUNKS` chunks.
-fn chunks(shape: &[u64], size: u64, axis: usize) -> Vec<u64> {
+fn chunks(shape: &[u64], size: u64, axis: usize, most: u64) -> Vec<u64> {
     let mut chunks: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
     if let [_, _] = shape {
         let line = &mut chunks[1 - axis];
-        *line = (LINE / size).max(line.div_ceil(MAX_CHUNKS)).min(*line);
+        *line = (most / size).max(line.div_ceil(MAX_CHUNKS)).min(*line);
     }
     let others = chunks.iter().enumerate().filter(|(other, _)| *other != axis);
     let slice = others.fold(size, |product, (_, &extent)| product.saturating_mul(extent));
@@ -209,17 +274,37 @@ impl ChunkedArray for NpyArray {
         self.dtype
     }
 
+    fn fetched_bytes(&self) -> u64 {
+        if matches!(self.source, Source::Stored(..)) { self.chunk_bytes() } else { 0 }
+    }
+
+    fn fetches(&self) -> usize {
+        if let Source::Stored(storage, _) = &self.source { storage.fetches() } else { 0 }
+    }
+
+    fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
+        let Source::Stored(storage, key) = &self.source else { return Ok(FetchedChunk::default()) };
+        let started = Instant::now();
+        let refuse = |why: String| Err(Error::chunk(&self.name, index, why));
+        match storage.get_range(key, self.range(index)) {
+            Ok(Value::Bytes(bytes)) => {
+                Ok(FetchedChunk { bytes: Some(bytes), read: started.elapsed(), ..FetchedChunk::default() })
+            }
+            Ok(_) => refuse("its file is no longer there".to_owned()),
+            Err(error) => refuse(format!("cannot be read: {error}")),
+        }
+    }
+
     fn scratch_bytes(&self) -> u64 {
-        let elements =
-            self.chunk_shape.iter().fold(self.dtype.size() as u64, |product, n| product.saturating_mul(*n));
-        if self.fortran { elements } else { 0 }
+        if self.fortran { self.chunk_bytes() } else { 0 }
     }
 
     fn opens_chunks(&self) -> bool {
-        !self.fortran && !self.swapped
+        !self.fortran && !self.swapped && matches!(self.source, Source::File(_))
     }
 
     fn open_chunk(&self, index: &[u64]) -> Option<OpenChunk> {
+        let Source::File(file) = &self.source else { return None };
         let row = self.shape[1..].iter().product::<u64>();
         // Only a matrix is divided along its second axis.
         let column = index.get(1).map_or(0, |number| number * self.chunk_shape[1]);
@@ -227,47 +312,46 @@ impl ChunkedArray for NpyArray {
         let [start, distance] =
             [first * row + column, row].map(|elements| elements * self.dtype.size() as u64);
         let rows = self.chunk_shape[0].min(self.shape[0].checked_sub(first)?);
-        Some(OpenChunk::new(Arc::clone(&self.file), self.start + start, distance, rows))
+        Some(OpenChunk::new(Arc::clone(file), self.start + start, distance, rows))
     }
 
-    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+    fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
         let (started, axis, size) = (Instant::now(), self.axis(), self.dtype.size());
-        let refuse = |why: String| Err(Error::chunk(&self.name, index, why));
-        let within = |axis: usize| {
-            let first = index[axis] * self.chunk_shape[axis];
-            (first, self.shape[axis].saturating_sub(first).min(self.chunk_shape[axis]))
-        };
-        let (first, count) = within(axis);
         let mut bytes = vec![0; to_usize(self.chunk_shape.iter().product()) * size];
         // A matrix with split lines is read line by line, any other array in one piece.
         let (lines, stored, apart): (Vec<u64>, _, _) = match self.shape.len() {
             2 if self.chunk_shape[1 - axis] < self.shape[1 - axis] => {
-                let (start, len) = within(1 - axis);
-                let line = |i: u64| (first + i) * self.shape[1 - axis] + start;
-                ((0..count).map(line).collect(), len, to_usize(self.chunk_shape[1 - axis]) * size)
+                let ((first, count), (start, len)) = (self.within(axis, index), self.within(1 - axis, index));
+                let line = |i: u64| self.start + ((first + i) * self.shape[1 - axis] + start) * size as u64;
+                let apart = to_usize(self.chunk_shape[1 - axis]) * size;
+                ((0..count).map(line).collect(), len * size as u64, apart)
             }
             _ => {
-                let others = self.shape.iter().enumerate().filter(|(other, _)| *other != axis);
-                let slice = others.fold(1u64, |product, (_, &extent)| product.saturating_mul(extent));
-                (vec![first.saturating_mul(slice)], count.saturating_mul(slice), bytes.len())
+                let range = self.range(index);
+                (vec![range.start], range.end - range.start, bytes.len())
             }
         };
-        let stored = stored * size as u64;
         for (line, bytes) in lines.iter().zip(bytes.chunks_mut(apart)) {
-            let place = self.start + line * size as u64;
-            if let Err(error) = read_at(&self.file, &mut bytes[..to_usize(stored)], place) {
-                return refuse(error.to_string());
-            }
+            let out = &mut bytes[..to_usize(stored)];
+            let read = match (&self.source, fetched.bytes.as_deref()) {
+                (Source::File(file), _) => read_at(file, out, *line),
+                (Source::Stored(..), Some(bytes)) if bytes.len() == out.len() => {
+                    out.copy_from_slice(bytes);
+                    Ok(())
+                }
+                _ => Err(io::ErrorKind::UnexpectedEof.into()),
+            };
+            read.map_err(|error| Error::chunk(&self.name, index, error))?;
         }
         let stored = stored * lines.len() as u64;
-        let read = started.elapsed();
+        let (took, before) = (started.elapsed(), fetched.read);
         if self.swapped {
             bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
         }
         if self.fortran {
             bytes = in_c_order(&bytes, &self.chunk_shape, size);
         }
-        Ok(DecodedChunk { bytes, stored, read, decode: started.elapsed() - read })
+        Ok(DecodedChunk { bytes, stored, read: before + took, decode: started.elapsed() - took })
     }
 }
 

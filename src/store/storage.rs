@@ -4,7 +4,7 @@ use std::{
     fmt,
     fs::File,
     io::{self, ErrorKind, Read, Write},
-    ops::Deref,
+    ops::{Deref, Range},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -14,7 +14,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::{extent::to_usize, fresh};
+use crate::{extent::to_usize, files::read_at, fresh};
 
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
 ///
@@ -79,6 +79,16 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// # Errors
     /// An error if the storage cannot tell whether the key has a value, or cannot read the value. A missing value is not an error.
     fn get(&self, key: &str, most: u64) -> io::Result<Value>;
+
+    /// Returns the bytes of a key's value that are in `range`. By default reads the whole value.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get); [`ErrorKind::UnexpectedEof`] for a range beyond the end.
+    fn get_range(&self, key: &str, range: Range<u64>) -> io::Result<Value> {
+        let Value::Bytes(bytes) = self.get(key, u64::MAX)? else { return Ok(Value::Absent) };
+        let part = bytes.get(to_usize(range.start)..to_usize(range.end)).ok_or(ErrorKind::UnexpectedEof)?;
+        Ok(Value::Bytes(StoredBytes::Shared(part.into())))
+    }
 
     /// Returns the number of bytes of a key's value, or `None` if the key has no value.
     ///
@@ -420,6 +430,18 @@ impl Storage for Folder {
         File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
         let size = bytes.len() as u64;
         Ok(if size > most { Value::Large(size) } else { Value::Bytes(StoredBytes::Owned(bytes)) })
+    }
+
+    fn get_range(&self, key: &str, range: Range<u64>) -> io::Result<Value> {
+        let Some((path, size)) = self.file(key)? else { return Ok(Value::Absent) };
+        if range.end > size {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let len = to_usize(range.end.saturating_sub(range.start));
+        let mut bytes = fresh::chunk(len)?;
+        bytes.resize(len, 0);
+        read_at(&File::open(path)?, &mut bytes, range.start)?;
+        Ok(Value::Bytes(StoredBytes::Owned(bytes)))
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {

@@ -13,6 +13,7 @@ use super::write::{FORMATS, Target};
 use crate::{
     args::{FilterArgs, Named, Resources, by_name, local, match_by, named, refuse, with_exits},
     failure::Failure,
+    remote::input,
     store_args::StoreArgs,
 };
 
@@ -110,7 +111,7 @@ pub(super) struct WithArgs {
     /// both. The dosages are read at the same time, each chunk once where both have their variants in one order. Takes 30 bytes of
     /// memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE. All distances have to fit memory. Not for --tree and
     /// --resume.
-    #[arg(long = "with", value_name = "STORE2", value_parser = local())]
+    #[arg(long = "with", value_name = "STORE2", value_parser = input())]
     pub(super) store: Option<PathBuf>,
     /// Property that variants of both are matched by, besides their alleles
     ///

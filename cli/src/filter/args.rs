@@ -12,6 +12,7 @@ use crate::{
     args::{Named, Resources, local, named, refuse},
     failure::Failure,
     output::{Output, target::Target},
+    remote::input,
     store_args::MISSING_CHUNKS,
 };
 
@@ -34,7 +35,7 @@ pub(super) const COMPRESSIONS: Named<Compression> = &[
 #[derive(Args, Debug)]
 pub(crate) struct ArrayArgs {
     /// The array: a .npy file, or the folder of a Zarr array or of an OME-Zarr image
-    #[arg(value_name = "IN", value_parser = local())]
+    #[arg(value_name = "IN", value_parser = input())]
     pub(crate) input: PathBuf,
     /// File for the result: its ending, .npy or .zarr, says what it is
     #[arg(value_name = "OUT", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]

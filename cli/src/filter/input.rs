@@ -1,9 +1,6 @@
 //! The input of a filter: an array, or a level of an image.
 
-use teatime::{
-    Error, StoredType,
-    store::{Folder, Node},
-};
+use teatime::{Error, StoredType, store::Node};
 use teatime_image::Multiscale;
 
 use super::{
@@ -13,6 +10,7 @@ use super::{
 use crate::{
     array::{Array, Files},
     failure::Failure,
+    remote,
 };
 
 /// The array to filter.
@@ -30,9 +28,12 @@ impl Input {
         let (path, missing) = (args.input.display().to_string(), task.result.missing_chunk);
         // Integers are kept if their results are integers too.
         let keeps = |dtype| !matches!((task.result_type)(dtype), StoredType::F32 | StoredType::F64);
-        let is_group = args.input.is_dir() && Node::at(&Folder::new(&args.input), "")? == Node::Group;
+        let is_folder =
+            args.input.is_dir() || remote::is_remote(&args.input) && !remote::is_file(&args.input);
+        let is_group = is_folder && Node::at(&*remote::open(&args.input)?, "")? == Node::Group;
         if is_group {
-            let (image, level) = (Multiscale::open(&args.input)?, args.level.unwrap_or(0));
+            let image = Multiscale::open_in(&remote::open(&args.input)?, "")?;
+            let level = args.level.unwrap_or(0);
             // The image's metadata are checked before the state of the files is recorded; the array's metadata are read again after that.
             image.level(level, missing)?;
             let files = Files::at(&args.input.join(&image.levels()[level].path))?;

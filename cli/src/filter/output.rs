@@ -12,6 +12,7 @@ use teatime::{
 use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 
 use super::{Task, args::ResultArgs, input::Input};
+use crate::remote;
 
 /// The maximum number of pixels along an axis of a plane of an image's smallest level.
 const PLANE: u64 = 256;
@@ -56,7 +57,7 @@ pub(super) fn zarr(
         Some(if args.resume { format!("{} {job}", input.stored.files.words()?) } else { job.to_owned() });
     let Some(source) = &input.image else {
         let place = &input.stored.files.place;
-        if place.is_dir() {
+        if !remote::is_file(place) {
             keep(&mut spec, place)?;
         }
         with_checksum(&mut spec, args);
@@ -84,17 +85,18 @@ fn with_checksum(spec: &mut ArraySpec, args: &ResultArgs) {
 /// Copies to `spec` what the Zarr array at `path` has in addition to elements: axis names, attributes, and the version of Zarr (always 3 for
 /// shards).
 fn keep(spec: &mut ArraySpec, path: &Path) -> Result<()> {
-    let (folder, array) = (Folder::new(path), ZarrArray::open(path, "", MissingChunk::Error)?);
+    let folder = remote::open(path)?;
+    let array = ZarrArray::open_in(&folder, "", MissingChunk::Error)?;
     let names = array.dimension_names();
     if names.len() == spec.shape.len() {
         spec.axes = names.to_vec();
     }
-    if read_json(&folder, "zarr.json")?.is_none() && spec.shard_shape.is_none() {
+    if read_json(&*folder, "zarr.json")?.is_none() && spec.shard_shape.is_none() {
         spec.format = ZarrFormat::V2;
         // xarray takes the fill value of a version 2 array for a missing value.
         spec.fill = serde_json::Value::Null;
     }
-    let attributes = read_attributes(&folder, "")?.as_object().cloned().unwrap_or_default();
+    let attributes = read_attributes(&*folder, "")?.as_object().cloned().unwrap_or_default();
     spec.attributes =
         attributes.into_iter().filter(|(name, _)| !OWN.contains(&&**name)).collect::<Attributes>();
     Ok(())

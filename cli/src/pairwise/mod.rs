@@ -32,6 +32,7 @@ use crate::{
         target::{NEIGHBORS, Target},
     },
     progress::Bar,
+    remote::input,
     report::Report,
     store_args::MISSING_CHUNKS,
     text,
@@ -47,10 +48,10 @@ const COMMAND: &str = "pairwise";
 #[command(after_long_help = with_exits(HELP, Some("a D.zarr that is written tile by tile stays for --resume")))]
 pub(crate) struct PairwiseArgs {
     /// A matrix, each row of which is an observation: a .npy file or the folder of a Zarr array
-    #[arg(value_name = "X", value_parser = local())]
+    #[arg(value_name = "X", value_parser = input())]
     x: PathBuf,
     /// Distances to the observations of this matrix, instead of those of X from one another
-    #[arg(long, value_name = "Y", value_parser = local())]
+    #[arg(long, value_name = "Y", value_parser = input())]
     with: Option<PathBuf>,
     /// File for the distances: its ending, .npy, .tsv or .zarr, says what it is
     #[arg(long, value_name = "FILE", value_parser = local().try_map(|path| Target::new(&path, &FORMATS)))]

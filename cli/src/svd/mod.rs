@@ -26,6 +26,7 @@ use crate::{
     iteration::{IterationArgs, unconverged},
     output::{Output, RECORD},
     progress::Bar,
+    remote::input,
     report::Report,
     store_args::MISSING_CHUNKS,
     text,
@@ -55,7 +56,7 @@ const RESULTS: [&str; 9] = [
 #[command(after_long_help = with_exits(HELP, Some("the DIR/svd.checkpoint of --resume stays")))]
 pub(crate) struct SvdArgs {
     /// Matrices: .npy files or folders of Zarr arrays; several are appended along their rows, in the order given
-    #[arg(value_name = "X", required = true, value_parser = local())]
+    #[arg(value_name = "X", required = true, value_parser = input())]
     arrays: Vec<PathBuf>,
     /// Folder for the results
     #[arg(long, value_name = "DIR", value_parser = local())]

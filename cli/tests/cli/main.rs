@@ -29,6 +29,7 @@ mod pca_stopped;
 mod plink;
 mod project;
 mod refused;
+mod remote;
 mod support;
 mod svd;
 #[cfg(unix)]

@@ -9,7 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use teatime::{ChunkedArray, Error, Result};
+use teatime::{
+    ChunkedArray, Error, Result,
+    store::{local_path, redacted},
+};
 
 use super::{
     array::{BedArray, HEADER, Order},
@@ -89,7 +92,11 @@ impl BedFile {
     /// length does not match the variants of the .bim and the samples of the .fam, and for tables without a line. [`Error::Store`]
     /// with the number of the line for too few columns, negative positions, header or empty lines, and text that is not UTF-8.
     pub fn open_with(path: impl AsRef<Path>, options: &BedOptions) -> Result<Self> {
-        let (path, stem) = names(path.as_ref());
+        let Some(path) = local_path(path.as_ref()) else {
+            let why = "is remote: a .bed is read from disks alone; copy it and its tables, or convert it to VCF-Zarr";
+            return Err(Error::store(redacted(&path.as_ref().to_string_lossy()), why));
+        };
+        let (path, stem) = names(&path);
         let beside = |extension: &str, other: &Option<PathBuf>| {
             other.clone().unwrap_or_else(|| appended(&stem, extension))
         };

@@ -1,10 +1,13 @@
 //! Finding the genotypes, samples and variants of a store.
 
-use std::{borrow::Cow, cmp::Ordering, collections::HashSet, ops::Range, path::Path, sync::Arc};
+use std::{
+    borrow::Cow, cmp::Ordering, collections::HashSet, io::ErrorKind::Unsupported, ops::Range, path::Path,
+    sync::Arc,
+};
 
 use teatime::{
     Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
-    store::{Column, Folder, Node, Storage, ZarrArray, join},
+    store::{Column, Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage},
 };
 
 use super::{
@@ -70,7 +73,7 @@ pub struct GenotypeStore {
 }
 
 impl GenotypeStore {
-    /// Opens the store in the folder `store`. Its genotypes are the array `array`, or if that is `None` the arrays that are found.
+    /// Opens the store in the folder `store`, or at a URL as of [`open_storage`]. Its genotypes are the array `array`, or if that is `None` the arrays that are found.
     ///
     /// Reads the metadata of the genotype arrays and no data. `missing` is the rule for their missing chunks. A missing chunk
     /// of sample names or variants is an error if the fill value cannot be valid there, as for names, positions and reference
@@ -82,7 +85,10 @@ impl GenotypeStore {
     ///   wrong rank, data type or codec, or attributes that change its values in unsupported ways; arrays do not fit each other.
     /// - [`Error::Io`]: metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
-        let store = store.as_ref();
+        let Some(store) = &local_path(store.as_ref()) else {
+            let storage = open_storage(store, &StorageOptions::default())?;
+            return Self::open_in(storage, array, missing);
+        };
         match std::fs::metadata(store) {
             Ok(folder) if folder.is_dir() => {}
             Ok(_) => {
@@ -94,7 +100,7 @@ impl GenotypeStore {
         }
         match above(store, array)? {
             Some((parent, array)) => Self::open_in(parent, Some(&array), missing),
-            None => Self::open_in(Arc::new(Folder::new(store)), array, missing),
+            None => Self::open_in(Arc::new(Folder::new(&**store)), array, missing),
         }
     }
 
@@ -387,7 +393,11 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     if is_array("calldata/GT")? {
         return Ok(vec![("calldata/GT".to_owned(), Layout::Allel(String::new()))]);
     }
-    let folders = folders(storage)?;
+    let folders = match folders(storage) {
+        // Nothing is there that could be named.
+        Err(Error::Io { source, .. }) if source.kind() == Unsupported && root == Node::Absent => Vec::new(),
+        folders => folders?,
+    };
     if root == Node::Absent {
         let nested = folders.iter().find(|name| matches!(Node::at(storage, name), Ok(Node::Group)));
         if let Some(name) = nested {

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Result, StoredType,
-    store::{BitPlanes, Folder, Storage, StoredBytes, Value, storage::join},
+    store::{BitPlanes, Storage, StorageOptions, StoredBytes, Value, open_storage, storage::join},
 };
 
 /// An array of numbers or strings of a store.
@@ -212,7 +212,8 @@ pub struct ZarrArray {
 }
 
 impl ZarrArray {
-    /// Opens the array at `path` within the store in the folder `store`; an empty path means the folder itself.
+    /// Opens the array at `path` within the store in the folder `store`, or at a URL as of [`open_storage`]; an empty path means the folder
+    /// itself.
     ///
     /// Reads only the array's own metadata, so an unsupported array next to it does no harm.
     ///
@@ -222,7 +223,7 @@ impl ZarrArray {
     ///   [`MissingChunk::Fill`] an array that [`ArrayWriter`](super::ArrayWriter) has not finished.
     /// - [`Error::Io`]: the metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, path: &str, missing: MissingChunk) -> Result<Self> {
-        Self::open_in(&(Arc::new(Folder::new(store.as_ref())) as Arc<dyn Storage>), path, missing)
+        Self::open_in(&open_storage(store, &StorageOptions::default())?, path, missing)
     }
 
     /// Opens the array at `path` within a store in any storage, as [`open`](Self::open) does in a folder.

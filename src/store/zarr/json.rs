@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The maximum number of bytes of the metadata of one array.
-const MAX_METADATA_BYTES: u64 = 16 << 20;
+pub(super) const MAX_METADATA_BYTES: u64 = 16 << 20;
 
 /// Reads a JSON value of at most 16 MiB, such as the metadata of a group; returns `None` if there is no such key. The numbers `NaN`,
 /// `Infinity` and `-Infinity`, which Python writes although they are not JSON, are read as strings.

@@ -7,6 +7,8 @@ mod attributes;
 mod chain;
 mod codec;
 mod column;
+#[cfg(feature = "remote")]
+mod consolidated;
 mod fill;
 mod guard;
 mod json;
@@ -18,6 +20,8 @@ mod shard;
 mod spec;
 mod writer;
 
+#[cfg(feature = "remote")]
+pub(super) use self::consolidated::consolidated;
 pub use self::{
     array::ZarrArray,
     column::Column,

@@ -1,0 +1,119 @@
+//! Metadata of a store that are read once, or come from consolidated ones.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use serde_json::Value;
+
+use super::json::{MAX_METADATA_BYTES, read_json};
+use crate::{
+    Result,
+    store::{Storage, StoredBytes, Value as Stored, storage::join},
+};
+
+/// The names of the documents that describe arrays and groups.
+const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+
+/// A document; `None` if it is known that there is none.
+type Document = Option<Arc<[u8]>>;
+
+/// A storage that reads each document once, and takes the place of those that consolidated metadata have.
+#[derive(Debug)]
+struct Documents {
+    storage: Arc<dyn Storage>,
+    known: Mutex<BTreeMap<String, Document>>,
+    /// True if no documents are there but those that are known.
+    is_all: bool,
+}
+
+/// Returns the storage with its documents at hand, after reading the consolidated metadata at its root, if there are any.
+///
+/// # Errors
+/// The errors of [`read_json`].
+pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
+    let mut documents = Documents { storage, known: Mutex::default(), is_all: false };
+    let root = read_json(&documents, "zarr.json")?;
+    let v2 = if root.is_none() { read_json(&documents, ".zmetadata")? } else { None };
+    let root = root.unwrap_or_default();
+    let nodes = root.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
+    let all = v2.as_ref().and_then(|v2| v2.get("metadata")?.as_object());
+    documents.is_all = nodes.is_some() || all.is_some() || root["node_type"] == "array";
+    let nodes = nodes.into_iter().flatten().map(|(path, node)| (join(path, "zarr.json"), node));
+    let all = all.into_iter().flatten().map(|(key, document)| (key.clone(), document));
+    for (key, document) in nodes.chain(all) {
+        documents.known().insert(key, Some(document.to_string().into_bytes().into()));
+    }
+    Ok(Arc::new(documents))
+}
+
+impl Documents {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Document>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the document of a key; the outer `None` for the key of anything else, and for a document that is too large.
+    fn document(&self, key: &str) -> io::Result<Option<Document>> {
+        if !DOCUMENTS.contains(&key.rsplit_once('/').map_or(key, |(_, name)| name)) {
+            return Ok(None);
+        }
+        if let Some(document) = self.known().get(key) {
+            return Ok(Some(document.clone()));
+        }
+        let document: Document = match self.is_all {
+            true => None,
+            false => match self.storage.get(key, MAX_METADATA_BYTES)? {
+                Stored::Bytes(bytes) => Some((*bytes).into()),
+                Stored::Absent => None,
+                Stored::Large(_) => return Ok(None),
+            },
+        };
+        self.known().insert(key.to_owned(), document.clone());
+        Ok(Some(document))
+    }
+}
+
+impl Storage for Documents {
+    fn place(&self, key: &str) -> String {
+        self.storage.place(key)
+    }
+
+    fn fetches(&self) -> usize {
+        self.storage.fetches()
+    }
+
+    fn get(&self, key: &str, most: u64) -> io::Result<Stored> {
+        Ok(match self.document(key)? {
+            None => return self.storage.get(key, most),
+            Some(None) => Stored::Absent,
+            Some(Some(bytes)) if bytes.len() as u64 > most => Stored::Large(bytes.len() as u64),
+            Some(Some(bytes)) => Stored::Bytes(StoredBytes::Shared(bytes)),
+        })
+    }
+
+    fn get_range(&self, key: &str, range: Range<u64>) -> io::Result<Stored> {
+        self.storage.get_range(key, range)
+    }
+
+    fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        match self.document(key)? {
+            Some(document) => Ok(document.map(|bytes| bytes.len() as u64)),
+            None => self.storage.size(key),
+        }
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        if !self.is_all {
+            return self.storage.list(prefix);
+        }
+        let (prefix, known) = (join(prefix, ""), self.known());
+        let there = known.iter().filter(|(_, document)| document.is_some()).map(|(key, _)| key);
+        let below = there.filter_map(|key| key.strip_prefix(&*prefix)?.split_once('/'));
+        let mut names: Vec<String> = below.map(|(name, _)| name.to_owned()).collect();
+        names.dedup();
+        Ok(names)
+    }
+}
