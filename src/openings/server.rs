@@ -46,6 +46,7 @@ struct Shared {
     values: Map,
     faults: Mutex<Vec<(String, Answer, usize)>>,
     requests: Mutex<Vec<String>>,
+    denies_absent: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -76,6 +77,11 @@ impl Server {
     /// Answers the next `times` requests for a key in another way. Answers of one key are given in this order.
     pub fn answer(&self, key: &str, answer: Answer, times: usize) {
         self.shared.faults.lock().unwrap().push((key.to_owned(), answer, times));
+    }
+
+    /// Denies what is not there, as S3 does to those who may not list a bucket.
+    pub fn deny_absent(&self) {
+        self.shared.denies_absent.store(true, Relaxed);
     }
 
     /// Returns the requests since the last call: each method, the path and query, and the range.
@@ -127,7 +133,8 @@ impl Shared {
             })
         };
         let Ok(Value::Bytes(value)) = self.values.get(&key, u64::MAX) else {
-            return send(&mut stream, "404 Not Found", "", b"", 0);
+            let is_denied = self.denies_absent.load(Relaxed);
+            return send(&mut stream, if is_denied { "403 Forbidden" } else { "404 Not Found" }, "", b"", 0);
         };
         let (mut status, mut lines, mut body) = ("200 OK", String::new(), &value[..]);
         if let Some((start, end)) = range.as_deref().and_then(|range| range.split_once('-'))

@@ -189,7 +189,7 @@ impl Case {
 
     /// Returns how often each chunk was decoded since the last call.
     fn reads(&self) -> Reads {
-        std::mem::take(&mut self.reads.lock().unwrap())
+        mem::take(&mut self.reads.lock().unwrap())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tests with a server that fails as servers do.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -166,6 +166,8 @@ fn write(folder: &Path, path: &str, format: ZarrFormat) {
     }
     writer.write(&[1, 2], &[7.5f32]).unwrap();
     writer.finish().unwrap();
+    let names = ["1.2", "c/1/2"].map(|name| folder.join(path).join(name));
+    assert_eq!(names.iter().filter(|name| std::fs::remove_file(name).is_ok()).count(), 1);
 }
 
 fn elements(array: impl ChunkedArray + 'static) -> Vec<f32> {
@@ -193,7 +195,15 @@ fn arrays_are_those_of_the_folder() {
         requests.sort();
         requests.dedup();
         assert_eq!(all, requests.len());
-        assert_eq!(elements(open(Path::new(&format!("{}/{name}/a/x", server.url)), "")), local);
+        let array = PathBuf::from(format!("{}/{name}/a/x", server.url));
+        assert_eq!(elements(open(&array, "")), local);
+        // Metadata that are denied are not there, but the last chunk might be.
+        server.deny_absent();
+        let why = open(&array, "").read_chunk(&[1, 2]).unwrap_err().to_string();
+        assert!(why.contains("403") && why.contains("chunk [1, 2]"), "{why}");
+        let none = format!("{}/{name}/none", server.url);
+        let why = ZarrArray::open(none, "", MissingChunk::Fill).unwrap_err().to_string();
+        assert!(why.contains("403") && why.contains("--anonymous"), "{why}");
     }
     for shape in [[40, 7], [3, 100_000]] {
         let values: Vec<f32> = (0..shape[0] * shape[1]).map(|i| i as f32).collect();

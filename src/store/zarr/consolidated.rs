@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io,
+    io::{self, ErrorKind},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::json::{MAX_METADATA_BYTES, read_json};
 use crate::{
-    Result,
+    Error, Result,
     store::{Storage, StoredBytes, Value as Stored, storage::join},
 };
 
@@ -28,6 +28,8 @@ struct Documents {
     known: Mutex<BTreeMap<String, Document>>,
     /// True if no documents are there but those that are known.
     is_all: bool,
+    /// True if documents that are denied are not there: S3 denies these to those who may read a bucket but not list it.
+    denies_absent: bool,
 }
 
 /// Returns the storage with its documents at hand, after reading the consolidated metadata at its root, if there are any.
@@ -35,8 +37,22 @@ struct Documents {
 /// # Errors
 /// The errors of [`read_json`].
 pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
-    let mut documents = Documents { storage, known: Mutex::default(), is_all: false };
-    let root = read_json(&documents, "zarr.json")?;
+    let (is_all, denies_absent) = (false, false);
+    let mut documents = Documents { storage, known: Mutex::default(), is_all, denies_absent };
+    let root = match read_json(&documents, "zarr.json") {
+        Err(Error::Io { source, path }) if source.kind() == ErrorKind::PermissionDenied => {
+            documents.denies_absent = true;
+            // A document of the root shows that the store may be read.
+            let mut others = [".zgroup", ".zarray", ".zmetadata"].into_iter();
+            let is_there = |key| documents.document(key).is_ok_and(|document| document.flatten().is_some());
+            if !others.any(is_there) {
+                return Err(Error::Io { source, path });
+            }
+            None
+        }
+        root => root?,
+    };
+    documents.denies_absent |= root.is_some();
     let v2 = if root.is_none() { read_json(&documents, ".zmetadata")? } else { None };
     let root = root.unwrap_or_default();
     let nodes = root.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
@@ -65,10 +81,12 @@ impl Documents {
         }
         let document: Document = match self.is_all {
             true => None,
-            false => match self.storage.get(key, MAX_METADATA_BYTES)? {
-                Stored::Bytes(bytes) => Some((*bytes).into()),
-                Stored::Absent => None,
-                Stored::Large(_) => return Ok(None),
+            false => match self.storage.get(key, MAX_METADATA_BYTES) {
+                Ok(Stored::Bytes(bytes)) => Some((*bytes).into()),
+                Ok(Stored::Absent) => None,
+                Ok(Stored::Large(_)) => return Ok(None),
+                Err(error) if self.denies_absent && error.kind() == ErrorKind::PermissionDenied => None,
+                Err(error) => return Err(error),
             },
         };
         self.known().insert(key.to_owned(), document.clone());
