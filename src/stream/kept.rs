@@ -247,6 +247,17 @@ mod tests {
         assert!(pass(&plan).unwrap().1.stored_bytes == 0 && array.take_fetched() == 0);
     }
 
+    #[test]
+    fn a_chunk_that_two_strips_read_counts_once() {
+        let kept = KeptChunks::default();
+        kept.set_room(1 << 20);
+        let chunk =
+            || FetchedChunk { bytes: Some(StoredBytes::Owned(vec![1; BYTES])), ..FetchedChunk::default() };
+        let both = [kept.share(&mut chunk()).unwrap(), kept.share(&mut chunk()).unwrap()];
+        both.into_iter().for_each(|chunk| kept.settle(3, chunk, true));
+        assert_eq!(kept.held(), bytes(&chunk()));
+    }
+
     /// A chunk that could not be decoded is fetched again, and what shared its bytes leaves the room.
     #[test]
     fn damaged_chunks_are_not_kept() {

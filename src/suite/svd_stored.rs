@@ -376,9 +376,13 @@ fn missing_elements(dev: &Device) {
             .map(|i| i * n + j)
             .for_each(|at| filled[at] = if filled[at].is_nan() { mean } else { filled[at] });
     }
-    for (center, scale) in
-        [(Center::Columns, true), (Center::None, true), (Center::Rows, true), (Center::Both, false)]
-    {
+    for (center, scale) in [
+        (Center::Columns, true),
+        (Center::None, true),
+        (Center::None, false),
+        (Center::Rows, true),
+        (Center::Both, false),
+    ] {
         let options = options().center(center).scale(scale).missing_mean(true);
         let svd = solve(&stored, &options).unwrap();
         check(&format!("{center:?}"), &standardized(&filled, shape, &options), &svd, 3e-6);

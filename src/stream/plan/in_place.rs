@@ -78,8 +78,8 @@ mod tests {
         write_npy(folder.path().join("x.npy"), &values::<f32>(), [ROWS, COLUMNS]).unwrap();
         let (read_values, held) = read(npy(folder.path()).unwrap()).unwrap();
         assert!(read_values == values::<f32>() && held < 1 << 20, "{held}");
-        // A conversion needs the stored elements first.
-        write_npy(folder.path().join("x.npy"), &values::<i16>(), [ROWS, COLUMNS]).unwrap();
+        // A conversion needs the stored elements first, some of a long row at a time.
+        write_npy(folder.path().join("x.npy"), &values::<i16>(), [ROWS / 5, 5 * COLUMNS]).unwrap();
         let (read_values, held) = read(npy(folder.path()).unwrap()).unwrap();
         assert!(read_values == values::<f32>() && held < 1 << 20, "{held}");
     }
