@@ -27,6 +27,7 @@ use teatime::{
     random::philox,
     store::{ArraySpec, ArrayWriter, Compression, Folder, Shuffle, Storable, Storage, Value, ZarrArray},
     stream::StoredMatrix,
+    to_usize,
 };
 use teatime_genotype::{Cohort, Genotypes, PcaOptions, Wanted};
 
@@ -96,7 +97,7 @@ fn product(x: Arc<dyn ChunkedArray>, device: &Device, width: usize) -> Result<()
     let (columns, run) = (x.shape()[1], run(1 << 30));
     let value = |i: u64| f64::from(philox([1, 2], i)[0]) / 2f64.powi(32) - 0.5;
     let entries = columns * width as u64;
-    let y = Matrix::from_vec((0..entries).map(value).collect(), (entries / width as u64) as usize, width)?;
+    let y = Matrix::from_vec((0..entries).map(value).collect(), to_usize(columns), width)?;
     let matrix = StoredMatrix::new(vec![x], device)?;
     let rows = matrix.shape()[0];
     matrix.apply_normal(&y, &Pass::new(&run, Status::new(0, 1, rows))).map(drop)
@@ -151,7 +152,7 @@ fn make(folder: &Path) -> Result<()> {
     write(folder, "matrix", [&[16_000, 8000], &[1000, 1000]], zstd, float)?;
     write(folder, "points", [&[8000, 2000], &[500, 500]], zstd, float)?;
     write(folder, "volume", [&[96, 1024, 1024], &[32, 256, 256]], zstd, |i, word| {
-        (i % 977 + u64::from(word >> 28)) as u16
+        u16::try_from(i % 977).expect("it is below 977") + u16::from(word.to_be_bytes()[0] >> 4)
     })?;
     let blosc = Compression::Blosc { level: 5, shuffle: Shuffle::Bits };
     let call = |_: u64, word: u32| i8::from(word < u32::MAX / 16);
@@ -169,13 +170,13 @@ fn processor_seconds() -> f64 {
 fn measure(
     case: &Case,
     storage: Arc<dyn Storage>,
-    far: Option<&Far>,
+    far: &Far,
     device: &Device,
     to: &Path,
 ) -> Result<[f64; 2]> {
     let array: Arc<dyn ChunkedArray> =
         Arc::new(ZarrArray::open_in(&storage, case.array, MissingChunk::Error)?);
-    let answers = || far.map_or(0, |far| far.answers.load(Ordering::Relaxed));
+    let answers = || far.answers.load(Ordering::Relaxed);
     let (before, answered, started) = (processor_seconds(), answers(), Instant::now());
     (case.pass)(array, device, to)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -208,7 +209,7 @@ fn main() -> Result<()> {
             let far = Arc::new(Far { folder: Folder::new(&at), answers: AtomicU64::new(0) });
             let storage: Arc<dyn Storage> = if *is_far { far.clone() } else { Arc::new(Folder::new(&at)) };
             let to = scratch.path().join("out");
-            let [seconds, floor] = measure(case, storage, Some(&far), &device, &to)?;
+            let [seconds, floor] = measure(case, storage, &far, &device, &to)?;
             drop(fs::remove_dir_all(to));
             times.iter_mut().zip([seconds, floor, seconds / floor]).for_each(|(all, one)| all.push(one));
         }

@@ -34,8 +34,8 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// Opens a .npy file or a Zarr array, on a disk or behind a URL, and reads its metadata. Integers of a type for which `keeps` is true keep their stored type, for
-    /// results that are integers too; then a missing element is an error.
+    /// Opens a .npy file or a Zarr array, on a disk or behind a URL, and reads its metadata. Integers of a type for which `keeps` is true keep
+    /// their stored type, for results that are integers too; then a missing element is an error.
     ///
     /// # Errors
     /// Fails as the opening of the format does; [`Failure::Error`] for a file of another format.

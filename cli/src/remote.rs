@@ -1,7 +1,7 @@
 //! Inputs behind URLs: their options, and their storages.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
@@ -11,7 +11,7 @@ use clap::{
     builder::{PathBufValueParser, TypedValueParser},
 };
 use teatime::{
-    Cancel, Result,
+    Cancel, Error, Result,
     store::{Storage, StorageOptions, local_path, open_storage, redacted},
 };
 
@@ -34,16 +34,18 @@ pub(crate) struct RemoteArgs {
     ///
     /// Keys are those of the Rust crate `object_store`, and fetches (requests at once, 64), `max_retries` (10), `retry_timeout` (180s) and
     /// profile (of the AWS files). Records show the keys alone.
-    #[arg(long = "storage-option", value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long = "storage-option", value_name = "KEY=VALUE", value_parser = Pair)]
     options: Vec<(String, String)>,
 }
 
-/// What commands know of their remote inputs.
+/// The remote inputs of the command.
 #[derive(Default)]
 struct Known {
     options: StorageOptions,
     /// The URLs as they were given, by those without secrets, which all else sees.
     urls: HashMap<PathBuf, PathBuf>,
+    /// The URLs that were given with several secrets.
+    mixed: HashSet<PathBuf>,
     storages: HashMap<PathBuf, Arc<dyn Storage>>,
 }
 
@@ -69,10 +71,25 @@ impl RemoteArgs {
     }
 }
 
-/// Parses KEY=VALUE.
-fn pair(text: &str) -> Result<(String, String), &'static str> {
-    let (key, value) = text.split_once('=').ok_or("not KEY=VALUE")?;
-    Ok((key.trim().to_owned(), value.to_owned()))
+/// Parses KEY=VALUE, with an error that does not show the text, which may be a secret.
+#[derive(Clone)]
+struct Pair;
+
+impl TypedValueParser for Pair {
+    type Value = (String, String);
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<(String, String), clap::Error> {
+        let Some((key, value)) = value.to_str().and_then(|text| text.split_once('=')) else {
+            let why = "a value of '--storage-option <KEY=VALUE>' is not KEY=VALUE\n";
+            return Err(clap::Error::raw(clap::error::ErrorKind::ValueValidation, why).with_cmd(command));
+        };
+        Ok((key.trim().to_owned(), value.to_owned()))
+    }
 }
 
 /// Returns a parser of the path or URL of an input. Of a URL, the query and other secrets are kept here.
@@ -82,7 +99,10 @@ pub(crate) fn input() -> impl TypedValueParser<Value = PathBuf> {
             return local.into_owned();
         }
         let shown = PathBuf::from(redacted(&path.to_string_lossy()).trim_end_matches('/'));
-        known().urls.insert(shown.clone(), path);
+        let mut known = known();
+        if known.urls.insert(shown.clone(), path.clone()).is_some_and(|other| other != path) {
+            known.mixed.insert(shown.clone());
+        }
         shown
     })
 }
@@ -100,10 +120,14 @@ pub(crate) fn is_file(path: &Path) -> bool {
 /// Opens the storage of an input, once in a process.
 ///
 /// # Errors
-/// The errors of [`open_storage`].
+/// The errors of [`open_storage`]; [`Error::Store`] for a URL that was given with several secrets.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn Storage>> {
     let (storage, url, options) = {
         let known = known();
+        if known.mixed.contains(path) {
+            let why = "is given twice, with other queries or credentials: one run reads a URL in one way";
+            return Err(Error::store(path.display(), why));
+        }
         let url = known.urls.get(path).cloned().unwrap_or_else(|| path.to_path_buf());
         (known.storages.get(path).cloned(), url, known.options.clone())
     };

@@ -69,7 +69,8 @@ impl StoredArray {
 #[pymethods]
 impl StoredArray {
     /// Opens a .npy file, or the Zarr array of that name in a folder, or the folder itself. A missing chunk has the fill value if `fill`;
-    /// otherwise it is an error. The path may be a URL, with options. Elements that are missing by the array's attributes are NaN; in integers, they are an error.
+    /// otherwise it is an error. The path may be a URL, with options. Elements that are missing by the array's attributes are NaN; in integers,
+    /// they are an error.
     #[new]
     #[pyo3(signature = (path, array, fill, storage_options=None))]
     fn open(

@@ -39,7 +39,7 @@ pub fn local_path(place: &Path) -> Option<Cow<'_, Path>> {
 }
 
 /// Replaces `%20` and the like by the bytes that they mean.
-fn decoded(path: &str) -> String {
+pub(super) fn decoded(path: &str) -> String {
     let (mut out, mut rest) = (Vec::new(), path.as_bytes());
     while let [first, after @ ..] = rest {
         let hex = after.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
@@ -53,7 +53,7 @@ fn decoded(path: &str) -> String {
 /// Opens the storage at `place`: a folder, or a URL with one of the schemes `s3`, `gs`, `az`, `abfs`, `abfss`, `http`, `https` and `file`.
 /// A remote storage only reads. It needs the feature `remote`.
 ///
-/// Where a Zarr store has consolidated metadata (`.zmetadata`, or those within `zarr.json`), they take the place of requests for the
+/// If a Zarr store has consolidated metadata (`.zmetadata`, or those within `zarr.json`), they take the place of requests for the
 /// metadata of its arrays, and of lists of names, which HTTP has not. So opening takes one or two requests; S3 without a region takes one
 /// more, to learn the bucket's.
 ///

@@ -1,6 +1,6 @@
 //! Texts without secrets.
 
-/// Returns a text without what may be secret in its URLs: queries, and the names and passwords before the hosts of `http` and `https`.
+/// Returns a text without what may be secret in its URLs: queries, and the names and passwords before their hosts.
 ///
 /// ```
 /// use teatime::store::redacted;
@@ -12,13 +12,15 @@ pub fn redacted(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find("://") {
         let (before, after) = rest.split_at(at + 3);
-        let is_http = ["http://", "https://"].iter().any(|end| before.to_ascii_lowercase().ends_with(end));
+        // Containers of Azure stand before the host.
+        let is_container =
+            ["abfs://", "abfss://"].iter().any(|end| before.to_ascii_lowercase().ends_with(end));
         out.push_str(before);
-        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
+        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '`');
         let (url, behind) = after.split_at(after.find(ends).unwrap_or(after.len()));
         let url = url.split_once('?').map_or(url, |(url, _)| url);
         let host = &url[..url.find('/').unwrap_or(url.len())];
-        let name = host.rfind('@').filter(|_| is_http).map_or(0, |at| at + 1);
+        let name = host.rfind('@').filter(|_| !is_container).map_or(0, |at| at + 1);
         out.push_str(&url[name..]);
         rest = behind;
     }

@@ -67,10 +67,14 @@ fn errors_name_what_to_do() {
     );
     scratch.refused("pca ftp://host/x.vcz --out out", 1, &["ftp://host/x.vcz", "s3://", "https://"]);
     scratch.refused("pca http://127.0.0.1:1/x.bed --out out", 1, &["a .bed is read from disks alone"]);
-    scratch.refused("pca x.vcz --out out --storage-option none", 2, &["KEY=VALUE"]);
+    scratch.refused("pca x.vcz --out out --storage-option sas_key:SECRET", 2, &["KEY=VALUE"]);
+    let said = scratch.run("pca x.vcz --out out --storage-option sas_key:SECRET").err;
+    assert!(!said.contains("SECRET"), "{said}");
+    let words = format!("svd {url}/x.npy?version=1 {url}/x.npy?version=2 --out out");
+    scratch.refused(&words, 1, &["x.npy", "with other queries"]);
 }
 
-/// Ctrl-C ends a command whose store does not answer, while it opens and while it reads.
+/// A signal ends a command whose store does not answer, while it opens and while it reads.
 #[cfg(unix)]
 #[test]
 fn interrupted() {
@@ -79,9 +83,9 @@ fn interrupted() {
         keys.iter().for_each(|key| server.answer(key, Answer::Hang, 99));
         let asked = || server.seen().iter().any(|request| keys.iter().any(|key| request.contains(key)));
         let run = Busy::start(scratch.command(&format!("pca {url}/x.vcz --out out")), asked).unwrap();
-        run.signal("-INT");
+        run.signal("-TERM");
         let (code, err) = run.end();
-        assert_eq!((code, err.as_str()), (130, "interrupted\n"));
+        assert_eq!((code, err.as_str()), (143, "interrupted\n"));
         assert!(!scratch.join("out").exists());
     }
 }

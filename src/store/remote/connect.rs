@@ -21,7 +21,10 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use url::Url;
 
 use super::{fault::told, profile::Profile, runtime, wait};
-use crate::{Cancel, store::options::StorageOptions};
+use crate::{
+    Cancel,
+    store::{options::StorageOptions, place::decoded},
+};
 
 /// A store, and the settings of its requests.
 pub(super) struct Connection {
@@ -41,13 +44,15 @@ const PROBE: Duration = Duration::from_secs(1);
 type Options<'a> = Vec<(&'a str, &'a str)>;
 type Why<T> = Result<T, String>;
 
-/// Sets a builder's options: those of the environment whose names begin with `$prefix`, then those given.
+/// Sets a builder's options: those of the environment whose names begin with `$prefix`, but for some, then those given.
 macro_rules! set {
-    ($builder:expr, $prefix:literal, $options:expr) => {{
+    ($builder:expr, $prefix:literal, $but:expr, $options:expr) => {{
+        let but: &[&str] = $but;
         let mut builder = $builder;
         for (name, value) in env::vars_os() {
             if let (Some(name), Some(value)) = (name.to_str(), value.to_str())
                 && name.starts_with($prefix)
+                && !but.contains(&name)
                 && let Ok(key) = name.to_ascii_lowercase().parse()
             {
                 builder = builder.with_config(key, value);
@@ -131,7 +136,7 @@ fn number(name: &str, text: &str) -> Why<usize> {
         .ok_or_else(|| format!("`{name}` is not a whole number of at least 1"))
 }
 
-/// What the builders of all stores get.
+/// The settings that the builders of all stores get.
 struct Builders<'a> {
     client: ClientOptions,
     retries: RetryConfig,
@@ -150,14 +155,17 @@ impl Builders<'_> {
 
     fn s3(mut self, url: &Url, named: Option<&str>) -> Why<Arc<dyn ObjectStore>> {
         use AmazonS3ConfigKey as Key;
-        // Of two variables for endpoints this one counts, so the option sets it.
+        // This variable counts before another one for endpoints, so the option sets it.
         self.endpoint_is("aws_endpoint_url_s3");
         let builder =
             AmazonS3Builder::new().with_client_options(self.client.clone()).with_retry(self.retries);
-        let mut builder = set!(builder.with_url(url.as_str()), "AWS_", &self.options);
+        // A profile that is named has other keys than the environment.
+        let keys = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+        let but = if named.is_some() { &keys[..] } else { &[] };
+        let mut builder = set!(builder.with_url(url.as_str()), "AWS_", but, &self.options);
         let skips = builder.get_config_value(&Key::SkipSignature).unwrap_or_default();
         let is_signed = !is_true(&skips);
-        if is_signed && (named.is_some() || !has!(builder, [Key::AccessKeyId])) {
+        if is_signed && !has!(builder, [Key::AccessKeyId]) {
             let profile = Profile::read(named)?;
             let keys = [
                 (Key::AccessKeyId, "aws_access_key_id"),
@@ -205,7 +213,7 @@ impl Builders<'_> {
         self.endpoint_is("google_base_url");
         let builder =
             GoogleCloudStorageBuilder::new().with_client_options(self.client).with_retry(self.retries);
-        let mut builder = set!(builder.with_url(url.as_str()), "GOOGLE_", &self.options);
+        let mut builder = set!(builder.with_url(url.as_str()), "GOOGLE_", &[], &self.options);
         let sources = [
             Key::ServiceAccount,
             Key::ServiceAccountKey,
@@ -232,7 +240,7 @@ impl Builders<'_> {
     fn azure(self, url: &Url) -> Why<Arc<dyn ObjectStore>> {
         use AzureConfigKey as Key;
         let builder = MicrosoftAzureBuilder::new().with_client_options(self.client).with_retry(self.retries);
-        let mut builder = set!(builder.with_url(url.as_str()), "AZURE_", &self.options);
+        let mut builder = set!(builder.with_url(url.as_str()), "AZURE_", &[], &self.options);
         let sources = [
             Key::AccessKey,
             Key::SasKey,
@@ -258,7 +266,7 @@ impl Builders<'_> {
     fn http(self, url: &mut Url) -> Why<Arc<dyn ObjectStore>> {
         let mut client = self.client.with_allow_http(url.scheme() == "http");
         if !url.username().is_empty() {
-            let pair = format!("{}:{}", url.username(), url.password().unwrap_or_default());
+            let pair = [url.username(), url.password().unwrap_or_default()].map(decoded).join(":");
             let value = HeaderValue::from_str(&format!("Basic {}", BASE64_STANDARD.encode(pair)));
             let value = value.map_err(|error| error.to_string())?;
             client = client.with_default_headers(HeaderMap::from_iter([(AUTHORIZATION, value)]));

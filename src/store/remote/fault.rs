@@ -1,4 +1,4 @@
-//! What goes wrong in requests, and how it is told.
+//! Faults of requests, and their messages.
 
 use std::{
     error::Error,
@@ -23,6 +23,8 @@ pub(super) enum Fault {
     Changed,
     /// The body is encoded.
     Encoded(String),
+    /// The server sends no parts of an object.
+    NoRanges,
     Memory,
 }
 
@@ -39,7 +41,7 @@ impl Fault {
     pub(super) fn into_io(self) -> io::Error {
         let why = match &self {
             Self::Memory => return ErrorKind::OutOfMemory.into(),
-            Self::Request(_) if self.is_no_part() => {
+            Self::NoRanges => {
                 "the server sends no parts of files (HTTP ranges), which are needed here: copy it to a disk, or serve it by another server"
                     .to_owned()
             }
@@ -57,16 +59,20 @@ impl Fault {
 
 fn kind(error: &object_store::Error) -> ErrorKind {
     match error {
-        object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+        // Requests that are signed wrongly or late are answered so too, with other codes.
+        object_store::Error::PermissionDenied { source, .. }
+            if code(&source.to_string()).is_none_or(|code| code == "AccessDenied") =>
+        {
             ErrorKind::PermissionDenied
         }
         _ => ErrorKind::Other,
     }
 }
 
-/// True if there is no such object; a bucket that does not exist is an error.
+/// True if there is no such object; a bucket or container that does not exist is an error.
 pub(super) fn is_absent(error: &object_store::Error) -> bool {
-    matches!(error, object_store::Error::NotFound { source, .. } if code(&source.to_string()) != Some("NoSuchBucket"))
+    matches!(error, object_store::Error::NotFound { source, .. }
+        if !matches!(code(&source.to_string()), Some("NoSuchBucket" | "ContainerNotFound")))
 }
 
 /// Describes an error without secrets: no queries, and of a server's answer only the code, since some repeat credentials.

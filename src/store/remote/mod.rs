@@ -33,6 +33,9 @@ const PARTED: usize = 16 << 20;
 const PART: usize = 8 << 20;
 const PARTS_AT_ONCE: usize = 4;
 
+/// The version of an object that is not there.
+const ABSENT: u64 = 0;
+
 /// The time between two checks of a flag during a request.
 const BETWEEN: Duration = Duration::from_millis(50);
 
@@ -46,8 +49,10 @@ struct RemoteStorage {
     fetches: usize,
     retries: RetryConfig,
     cancel: Cancel,
-    /// A hash of the version of each object that was read, by a hash of its path.
+    /// A hash of the version of each object that was read, by a hash of its path; [`ABSENT`] if it was not there.
     seen: Mutex<HashMap<u64, u64>>,
+    /// The object that was last read as a whole, since the server sends no ranges of it.
+    whole: Mutex<Option<(Path, Arc<[u8]>)>>,
     /// True once the server has sent a whole object in place of a part.
     has_no_ranges: AtomicBool,
 }
@@ -58,8 +63,9 @@ pub(super) fn open(text: &str, options: &StorageOptions) -> Result<Arc<dyn Stora
     let connection = connect::connect(text, options).map_err(|why| Error::store(&url, why))?;
     let connect::Connection { store, prefix, can_list, fetches, retries } = connection;
     let (seen, has_no_ranges, cancel) = (Mutex::default(), AtomicBool::new(false), options.cancel.clone());
+    let whole = Mutex::default();
     let storage =
-        RemoteStorage { store, prefix, url, can_list, fetches, retries, cancel, seen, has_no_ranges };
+        RemoteStorage { store, prefix, url, can_list, fetches, retries, cancel, seen, whole, has_no_ranges };
     Ok(Arc::new(storage))
 }
 
@@ -93,6 +99,9 @@ fn wait<T: Send>(cancel: &Cancel, request: impl Future<Output = T> + Send) -> io
 /// Returns the runtime of all remote storages, whose two threads move bytes between connections and requests.
 fn runtime() -> io::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    // Of two runtimes one would be dropped, which a thread of another runtime may not do.
+    static STARTING: Mutex<()> = Mutex::new(());
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }
@@ -144,7 +153,9 @@ impl RemoteStorage {
         loop {
             let options = GetOptions { range: range.clone().map(Into::into), ..GetOptions::default() };
             let got = match self.store.get_opts(path, options).await {
-                Err(error) if fault::is_absent(&error) => return Ok(Value::Absent),
+                Err(error) if fault::is_absent(&error) => {
+                    return self.check_version(path, ABSENT).map(|()| Value::Absent);
+                }
                 got => got.map_err(Fault::Request)?,
             };
             self.check(&got)?;
@@ -167,7 +178,8 @@ impl RemoteStorage {
             };
             match read {
                 Ok(()) => return Ok(Value::Bytes(StoredBytes::Owned(bytes))),
-                Err(fault) if fault.is_no_part() && !self.has_no_ranges.swap(true, Relaxed) => {}
+                // Only parts, which are no more asked for, have this fault.
+                Err(fault) if fault.is_no_part() => self.has_no_ranges.store(true, Relaxed),
                 Err(Fault::Body(_) | Fault::Short { .. })
                     if !is_tagged
                         && tries < self.retries.max_retries
@@ -206,9 +218,16 @@ impl RemoteStorage {
         {
             return Err(Fault::Encoded(encoding.to_string()));
         }
-        let (path, version) = (hash(got.meta.location.as_ref()), version(&got.meta));
+        self.check_version(&got.meta.location, version(&got.meta))
+    }
+
+    fn check_version(&self, path: &Path, version: u64) -> Result<(), Fault> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if *seen.entry(path).or_insert(version) == version { Ok(()) } else { Err(Fault::Changed) }
+        if *seen.entry(hash(path.as_ref())).or_insert(version) == version {
+            Ok(())
+        } else {
+            Err(Fault::Changed)
+        }
     }
 
     fn wait<T: Send>(&self, request: impl Future<Output = Result<T, Fault>> + Send) -> io::Result<T> {
@@ -232,21 +251,26 @@ impl Storage for RemoteStorage {
 
     fn get_range(&self, key: &str, range: Range<u64>) -> io::Result<Value> {
         let path = self.path(key)?;
-        self.wait(async {
-            let fault = match self.read(&path, Some(range.clone()), u64::MAX).await {
-                Err(fault) if fault.is_no_part() => fault,
-                read => return read,
-            };
-            // Without ranges a small object is read as a whole.
-            match self.read(&path, None, PARTED as u64).await? {
-                Value::Bytes(bytes) => {
-                    let (got, of) = (bytes.len(), to_usize(range.end));
-                    let part = bytes.get(to_usize(range.start)..of).ok_or(Fault::Short { got, of })?;
-                    Ok(Value::Bytes(StoredBytes::Shared(part.into())))
-                }
-                _ => Err(fault),
+        if !self.has_no_ranges.load(Relaxed) {
+            match wait(&self.cancel, self.read(&path, Some(range.clone()), u64::MAX))? {
+                Err(fault) if fault.is_no_part() => {}
+                read => return read.map_err(Fault::into_io),
             }
-        })
+            self.has_no_ranges.store(true, Relaxed);
+        }
+        // Without ranges a small object is read as a whole, once.
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        if whole.as_ref().is_none_or(|(of, _)| *of != path) {
+            match self.wait(self.read(&path, None, PARTED as u64))? {
+                Value::Bytes(bytes) => *whole = Some((path, Arc::from(&*bytes))),
+                Value::Absent => return Ok(Value::Absent),
+                Value::Large(_) => return Err(Fault::NoRanges.into_io()),
+            }
+        }
+        let bytes = whole.as_ref().map_or(&[][..], |(_, bytes)| bytes);
+        let part = bytes.get(to_usize(range.start)..to_usize(range.end));
+        let short = || Fault::Short { got: bytes.len(), of: to_usize(range.end) }.into_io();
+        Ok(Value::Bytes(StoredBytes::Shared(part.ok_or_else(short)?.into())))
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {

@@ -55,7 +55,7 @@ fn passing_faults_are_tried_again() {
         let requests = server.requests();
         assert_eq!(requests.len(), 3, "{requests:?}");
         assert!(requests.iter().all(|request| request.starts_with("GET /x?key=SECRET")), "{requests:?}");
-        // What has come of a body with an `ETag` is not asked for again.
+        // The part of a body with an `ETag` that has come is not asked for again.
         assert_eq!(requests[1].ends_with(" 5-9"), matches!(fault, Answer::Cut(true)), "{requests:?}");
     }
 }
@@ -110,6 +110,15 @@ fn absent_large_and_changed_values() {
     server.set("x", b"012345678x");
     assert!(got(&*storage).unwrap_err().contains("changed while it was read"));
     assert!(storage.get_range("x", 3..5).unwrap_err().to_string().contains("changed"));
+    // An object that is gone, or has come, has changed.
+    let (server, storage) = served(b"0123456789");
+    server.answer("x", Answer::Status("404 Not Found", "", ""), 1);
+    assert_eq!(got(&*storage), Err("Absent".into()));
+    assert!(got(&*storage).unwrap_err().contains("changed"));
+    let (server, storage) = served(b"0123456789");
+    assert!(got(&*storage).is_ok());
+    server.answer("x", Answer::Status("404 Not Found", "", ""), 1);
+    assert!(got(&*storage).unwrap_err().contains("changed"));
     assert!(storage.list("").unwrap_err().to_string().contains("HTTP lists no names"));
     for key in ["../x", "a\\b"] {
         assert!(storage.get(key, 9).is_err(), "{key}");
@@ -127,7 +136,13 @@ fn large_values_come_in_parts() {
     // A server without ranges.
     let (server, storage) = served(&value);
     server.answer("x", Answer::Whole, 99);
-    assert!(got(&*storage).unwrap() == value && got(&*storage).unwrap() == value);
+    let both = [(); 2].map(|()| {
+        thread::spawn({
+            let storage = Arc::clone(&storage);
+            move || got(&*storage)
+        })
+    });
+    assert!(both.into_iter().all(|got| got.join().unwrap().unwrap() == value));
     let why = storage.get_range("x", 3..5).unwrap_err().to_string();
     assert!(why.contains("sends no parts"), "{why}");
     for answer in [Answer::Whole, Answer::Plain] {
