@@ -216,6 +216,9 @@ fn arrays_are_those_of_the_folder() {
         server.deny_absent();
         let why = open(&array, "").read_chunk(&[1, 2]).unwrap_err().to_string();
         assert!(why.contains("403") && why.contains("chunk [1, 2]"), "{why}");
+        let group = format!("{}/{name}", server.url);
+        let why = ZarrArray::open(group, "b", MissingChunk::Fill).unwrap_err().to_string();
+        assert!(!why.contains("403"), "{why}");
         let none = format!("{}/{name}/none", server.url);
         let why = ZarrArray::open(none, "", MissingChunk::Fill).unwrap_err().to_string();
         assert!(why.contains("403") && why.contains("--anonymous"), "{why}");

@@ -78,8 +78,8 @@ mod tests {
         write_npy(folder.path().join("x.npy"), &values::<f32>(), [ROWS, COLUMNS]).unwrap();
         let (read_values, held) = read(npy(folder.path()).unwrap()).unwrap();
         assert!(read_values == values::<f32>() && held < 1 << 20, "{held}");
-        // A conversion needs the stored elements first, some of a long row at a time.
-        write_npy(folder.path().join("x.npy"), &values::<i16>(), [ROWS / 5, 5 * COLUMNS]).unwrap();
+        // A conversion needs the stored elements first.
+        write_npy(folder.path().join("x.npy"), &values::<i16>(), [ROWS, COLUMNS]).unwrap();
         let (read_values, held) = read(npy(folder.path()).unwrap()).unwrap();
         assert!(read_values == values::<f32>() && held < 1 << 20, "{held}");
     }
@@ -95,6 +95,25 @@ mod tests {
         // Byte 40,000,000 is one of element 9,999,968, in row 1,999.
         let Error::Chunk { why, .. } = &error else { panic!("{error}") };
         assert!(why.contains("row 1999") && why.contains("cannot be read"), "{error}");
+    }
+
+    #[cfg(feature = "zarr")]
+    #[test]
+    fn long_rows_are_converted_in_pieces() {
+        use crate::{MissingChunk, store::ZarrArray};
+        const WIDTH: usize = 40_000;
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = r#"{"zarr_format": 2, "shape": [32, 40000], "chunks": [16, 40000], "dtype": "<i2", "fill_value": 0,
+            "order": "C", "filters": null, "compressor": null}"#;
+        std::fs::write(folder.path().join(".zarray"), metadata).unwrap();
+        let all = &values::<i16>()[..32 * WIDTH];
+        for (name, chunk) in ["0.0", "1.0"].iter().zip(all.chunks(16 * WIDTH)) {
+            let bytes: Vec<u8> = chunk.iter().flat_map(|x| x.to_le_bytes()).collect();
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        let array = Arc::new(ZarrArray::open(folder.path(), "", MissingChunk::Error).unwrap());
+        let (read_values, held) = read(array).unwrap();
+        assert!(held < 10_000 && read_values.iter().zip(all).all(|(x, y)| *x == f32::from(*y)), "{held}");
     }
 
     #[cfg(feature = "zarr")]
