@@ -190,7 +190,7 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 ///
 /// # Accuracy
 /// Sums are of integers for a metric that [`PackedPairs`] takes, if two bits hold a call: distances are exact but for the last rounding,
-/// the same bits on every device, for any chunks and threads. Otherwise the accuracy is that of [`Partial`](teatime::distance::Partial).
+/// the same bits on every device, for any chunks and threads. Otherwise the accuracy is that of [`Partial`].
 ///
 /// # Cost
 /// One pass, in which a variant costs what [`PackedPairs`] says, or else a few operations in f32 for each pair of
