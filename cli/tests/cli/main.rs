@@ -29,6 +29,7 @@ mod pca_stopped;
 mod plink;
 mod project;
 mod refused;
+#[cfg(feature = "remote")]
 mod remote;
 mod support;
 mod svd;
