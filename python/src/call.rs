@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread::{self, ThreadId},
     time::{Duration, Instant},
 };
@@ -23,9 +26,6 @@ use crate::{
 /// The time between checks for Ctrl-C, which also report progress. Each takes the interpreter's lock, which other threads may hold for
 /// milliseconds.
 const BETWEEN: Duration = Duration::from_millis(50);
-
-/// The time between looks at a thread that opens a remote store.
-const ASIDE: Duration = Duration::from_millis(2);
 
 /// The options of a long call.
 #[derive(Debug, Default, FromPyObject)]
@@ -128,13 +128,20 @@ pub(crate) fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> PyResult<T> {
     forked()?;
-    let working = thread::spawn(work);
-    while !working.is_finished() {
-        py.detach(|| thread::sleep(ASIDE));
-        py.check_signals()?;
+    let (sender, mut receiver) = mpsc::channel();
+    // The error of sending means that nobody waits any more.
+    thread::spawn(move || drop(sender.send(work())));
+    loop {
+        let done;
+        (done, receiver) = py.detach(move || (receiver.recv_timeout(BETWEEN), receiver));
+        match done {
+            Ok(done) => return done.map_err(exception),
+            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(PyRuntimeError::new_err("teatime panicked, which is a defect of it"));
+            }
+        }
     }
-    let panicked = |_| Err(PyRuntimeError::new_err("teatime panicked, which is a defect of it"));
-    working.join().map_or_else(panicked, |done| done.map_err(exception))
 }
 
 /// Returns the options of remote stores from pairs of keys and values.

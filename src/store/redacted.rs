@@ -7,6 +7,8 @@
 ///
 /// let text = "no answer from https://me:key@host/x.vcz?sig=abc: refused";
 /// assert_eq!(redacted(text), "no answer from https://host/x.vcz refused");
+/// assert_eq!(redacted("s3://id:key@bucket/x?a='b<c"), "s3://bucket/x");
+/// assert_eq!(redacted("abfss://container@account/x"), "abfss://container@account/x");
 /// ```
 pub fn redacted(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);

@@ -178,14 +178,25 @@ fn matches_the_definitions() {
                 let case = format!("{options:?} of ploidy {} and size {}", calls.ploidy, calls.size);
                 assert_eq!((found.facts.counts.loaded(), found.matrix.rows()), (count, n), "{case}");
                 let exact = packed && METRICS.contains(&metric);
+                let complete = shared.iter().all(|shared| *shared == count as f64);
+                // A sample is exactly at its own place, if all is exact.
+                let own = match metric {
+                    _ if !exact || !complete => None,
+                    SampleMetric::Of(Metric::InnerProduct) | SampleMetric::IbsOfAlleles => None,
+                    SampleMetric::Ibs => Some(1.0),
+                    SampleMetric::Of(_) => Some(0.0),
+                };
                 for (at, (&actual, expected)) in found.matrix.data().iter().zip(expected).enumerate() {
                     let near = (actual - expected).abs() <= 1e-12 * expected.abs().max(1.0);
                     let same = near || !exact && is_same(actual, expected, false);
                     assert!(same || actual.is_nan() && expected.is_nan(), "{case}: {actual}, {expected}");
+                    assert!(
+                        at % (n + 1) > 0 || actual.is_nan() || own.is_none_or(|own| actual == own),
+                        "{case}"
+                    );
                     let other = found.matrix.data()[at % n * n + at / n];
                     assert_eq!(actual.to_bits(), other.to_bits(), "{case}");
                 }
-                let complete = shared.iter().all(|shared| *shared == count as f64);
                 assert!(found.shared.is_some() != complete || missing == Some(Missing::Propagate), "{case}");
                 assert!(found.shared.is_none_or(|found| found.data() == shared), "{case}");
                 // Sums over parts know no filter, and tell alleles apart.

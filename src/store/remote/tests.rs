@@ -87,6 +87,19 @@ fn lasting_faults_are_errors_without_secrets() {
         }
         assert!(!why.contains("SECRET") && !why.contains('<'), "{why}");
     }
+    // A document is taken for absent only where access is denied, not for signatures that are wrong or late.
+    let late = "<Error><Code>RequestTimeTooSkewed</Code></Error>";
+    for (status, body, is_denied) in [
+        ("403 Forbidden", denied, true),
+        ("403 Forbidden", "", true),
+        ("403 Forbidden", late, false),
+        ("401 Unauthorized", "", false),
+    ] {
+        let (server, storage) = served(b"x");
+        server.answer("x", Answer::Status(status, "", body), 1);
+        let kind = storage.get("x", 9).unwrap_err().kind();
+        assert_eq!(kind == std::io::ErrorKind::PermissionDenied, is_denied, "{status} {body}");
+    }
     let (server, storage) = served(b"");
     // The server does not speak TLS.
     let options = StorageOptions::default().option("max_retries", "0");
@@ -149,7 +162,11 @@ fn large_values_come_in_parts() {
         let (server, storage) = served(b"");
         server.set("y", b"0123456789");
         server.answer("y", answer, 9);
-        assert!(matches!(storage.get_range("y", 3..5).unwrap(), Value::Bytes(bytes) if *bytes == *b"34"));
+        for _ in 0..2 {
+            assert!(matches!(storage.get_range("y", 3..5).unwrap(), Value::Bytes(bytes) if *bytes == *b"34"));
+        }
+        // Without ranges the whole value comes once, after the request for a range.
+        assert_eq!(server.requests().len(), 2);
         assert!(storage.get_range("y", 3..50).unwrap_err().to_string().contains("bytes"));
     }
 }

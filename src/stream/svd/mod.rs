@@ -264,7 +264,8 @@ fn blocks_of<R: Real>(vectors: &Tensor<R>, sink: &mut Sink<'_>) -> Result<()> {
 /// type; they need not fit memory.
 ///
 /// The first pass computes means and sums of squares in f64. Elements are then centred and scaled in f64 before they are rounded, so
-/// that deviations from a large mean keep their digits, and divided by a power of two, so that their squares stay within the type.
+/// that deviations from a large mean keep their digits, and divided by a power of two, so that their squares stay within the type. Elements of
+/// f32 or f64 that need none of this are multiplied as they are stored.
 ///
 /// # Shapes
 /// `arrays`: (mᵢ, n) each, m rows in all -> k values, U (m, k), V (n, k).
