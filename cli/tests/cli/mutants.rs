@@ -89,11 +89,11 @@ impl Numbers {
     }
 }
 
-/// Runs `teatime` with these words, where `./` begins a file of the folder, in little memory and for at most ten seconds. On each of both threads,
+/// Runs `teatime` with these words, where `./` begins a file of the folder, in little memory and for at most ten seconds. On each of three threads,
 /// products reserve addresses, not memory, for twice the processor's last cache: of caches above 64 MiB, those are not counted.
 fn limited(scratch: &Scratch, words: &str) -> Ran {
     let words = words.replace("./", &format!("{}/", scratch.join("").display()));
-    let shell = "cache=$(getconf LEVEL3_CACHE_SIZE || echo 0); more=$((4 * cache / 1024 - 262144)); \
+    let shell = "cache=$(getconf LEVEL3_CACHE_SIZE || echo 0); more=$((6 * cache / 1024 - 393216)); \
                  ulimit -v $((500000 + (more > 0 ? more : 0))); exec timeout --signal=KILL 10";
     run(scratch.behind(shell, &format!("{words} --memory 64M --threads 2")))
 }
