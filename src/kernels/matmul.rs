@@ -84,15 +84,21 @@ fn each_form((tile, narrow): (u32, bool)) -> [Vec<(&'static str, u32)>; 3] {
     [[false, false], [true, false], [false, true]].map(|transposed| spec(tile, transposed, narrow).to_vec())
 }
 
-/// The rows and columns of a tile of c. Tiles run in parallel. For any k, packing both panels of a tile costs 1/48 of
-/// its arithmetic, and the tile is a multiple of register tiles (96 rows with AVX-512).
-const CPU_TILE: usize = 192;
-/// The rows and columns of a tile of a small c, so that there are enough tiles for many threads.
-const SMALL_CPU_TILE: usize = 96;
-/// The minimum number of elements of c for large tiles.
-const LARGE: usize = 32 * CPU_TILE * CPU_TILE;
+/// The minimum number of rows and of columns of a tile of c, if c has as many: those of the largest register tile (AVX-512). Thinner tiles
+/// would be computed in another way, with other roundings.
+const LEAST_CPU_TILE: usize = 96;
+/// The maximum number of rows and of columns of a tile of c. The operands of larger tiles leave the cache.
+const LARGEST_CPU_TILE: usize = 1024;
+/// The number of sizes of tiles that are compared along each axis.
+const MOST_SIZES: usize = 32;
+/// The number of columns whose products with a row of an operand take as long as the copy of that row.
+const COPY: f64 = 15.0;
 /// The maximum number of rows of the smaller operand of a thin product, which is computed as dot products of long rows.
 const THIN: usize = 32;
+/// The minimum length of rows of the larger operand of a thin product for which tiles have few rows, which processors fetch ahead.
+const LONG_ROWS: usize = 512;
+/// The number of rows of such a tile.
+const FEW_ROWS: usize = 32;
 /// The number of rows of a thin product's larger operand that one task takes, and of rows of c that one task adds up.
 const COLUMNS: usize = 32;
 /// The maximum number of elements of c for which a product is split along k instead of into tiles of c. A small c has
@@ -102,15 +108,16 @@ const SPLIT: usize = 1 << 16;
 const LONG: usize = 4096;
 /// The maximum number of parts along k.
 const MOST_PARTS: usize = 64;
-/// The maximum number of terms of a sum in f32, and the minimum of a part along k.
+/// The minimum number of terms of a part along k, so that its memory costs little.
+const LEAST_PART: usize = 512;
+/// The number of terms of a part along k that are multiplied at a time: few, so that rows of the operands stay in the first cache.
+const NEAR: usize = 64;
+/// The maximum number of terms of a sum in f32.
 const TERMS: usize = Limits::TERMS as usize;
 /// The maximum extent along m and n over which narrow operands are decoded at once: at most 32 MiB of f32 each.
 const SPAN: usize = 8192;
-/// The maximum extent along k over which narrow operands are decoded at once.
+/// The maximum extent along k over which narrow operands are decoded at once, and after which a product can be cancelled.
 const DEPTH: usize = 1024;
-/// The maximum number of terms of a task whose operands are used in place. It takes less than a second, after which a
-/// call can be cancelled. This order of additions does not depend on the device's limits.
-const LONGEST: usize = 1 << 18;
 
 /// An operand as it is stored: rows of contiguous elements, which are the rows or (if transposed) the columns of op(x).
 struct MatrixSource<'a> {
@@ -196,19 +203,18 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
         let part = |_: Range<usize>, along: Range<usize>| {
             let (a, b) = (a.rb().subcols(along.start, along.len()), b.rb().subrows(along.start, along.len()));
             let mut part = Mat::zeros(m, n);
-            in_terms(a, b, Accum::Replace, |a, b, accum| {
+            in_terms([a, b], NEAR, Accum::Replace, cancel, |[a, b], accum| {
                 tile_matmul(&mut part, accum, a, b, R::one_impl(), Par::Seq);
             });
             part
         };
-        return add_parts(c, p.accumulate != 0, [m, TERMS, k], cancel, part);
+        return add_parts(c, p.accumulate != 0, [m, LEAST_PART, k], cancel, part);
     }
-    // Operands of type `R` are used in place, so only other types bound the span.
-    let span = if is_real { usize::MAX } else { SPAN };
-    let depth = if span == SPAN { DEPTH } else { LONGEST };
+    // Operands of type `R` are used in place.
+    let [span, longest] = if is_real { [usize::MAX; 2] } else { [SPAN, DEPTH] };
     for rows in pieces(m, span) {
         for cols in pieces(n, span) {
-            for inner in pieces(k, depth) {
+            for inner in pieces(k, longest) {
                 let (a_block, a_stride) = a.block::<R>(rows, inner);
                 let (b_block, b_stride) = b.block::<R>(inner, cols);
                 let (height, width, depth) = (rows.1 - rows.0, cols.1 - cols.0, inner.1 - inner.0);
@@ -255,16 +261,20 @@ fn add_parts<R: Scalar>(
     });
 }
 
-/// Calls `multiply` for as many terms of `a b` at a time as one sum may have.
+/// Calls `multiply` for some terms of `a b` at a time, unless `cancel` is set.
 fn in_terms<R: Scalar>(
-    a: MatRef<'_, R>,
-    b: MatRef<'_, R>,
+    [a, b]: [MatRef<'_, R>; 2],
+    terms: usize,
     accum: Accum,
-    mut multiply: impl FnMut(MatRef<'_, R>, MatRef<'_, R>, Accum),
+    cancel: Option<&Cancel>,
+    mut multiply: impl FnMut([MatRef<'_, R>; 2], Accum),
 ) {
-    for (start, end) in pieces(a.ncols(), if R::DTYPE.is_wide() { usize::MAX } else { TERMS }) {
+    for (start, end) in pieces(a.ncols(), terms) {
+        if Cancel::is_set(cancel) {
+            return;
+        }
         let accum = if start == 0 { accum } else { Accum::Add };
-        multiply(a.subcols(start, end - start), b.subrows(start, end - start), accum);
+        multiply([a.subcols(start, end - start), b.subrows(start, end - start)], accum);
     }
 }
 
@@ -275,52 +285,76 @@ fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
         .map(move |start| (start, len.min(start.saturating_add(size))))
 }
 
-/// A product whose tiles run in parallel, each on one thread, so that the result does not depend on the number of threads.
+/// A product whose tiles run in parallel, each on one thread. Each element is a sum in the order of k in tiles of any size.
 struct TiledProduct<'a, R: Scalar> {
     a: MatRef<'a, R>,
     b: MatRef<'a, R>,
     accum: Accum,
     /// The row and column of c's corner in the whole result, if only the lower triangle is computed.
     diagonal: Option<(usize, usize)>,
-    /// The flag that skips all tiles that have not begun.
+    /// The flag that skips all terms that have not begun.
     cancel: Option<&'a Cancel>,
 }
 
 impl<R: Scalar> TiledProduct<'_, R> {
     fn run(&self, c: MatMut<'_, R>) {
-        let size = if c.nrows() * c.ncols() < LARGE { SMALL_CPU_TILE } else { CPU_TILE };
-        c.par_row_chunks_mut(size).enumerate().for_each(|(i, band)| {
-            band.par_col_chunks_mut(size).enumerate().for_each(|(j, tile)| {
-                self.tile(i * size, j * size, tile);
+        let [m, n] = [c.nrows(), c.ncols()];
+        let [height, width] = if n <= THIN && self.a.col_stride() == 1 && self.a.ncols() >= LONG_ROWS {
+            [FEW_ROWS, n]
+        } else {
+            tile([m, n], self.diagonal.is_some(), rayon::current_num_threads())
+        };
+        c.par_row_chunks_mut(height).enumerate().for_each(|(i, band)| {
+            band.par_col_chunks_mut(width).enumerate().for_each(|(j, tile)| {
+                self.tile(i * height, j * width, tile);
             });
         });
     }
 
     fn tile(&self, row: usize, col: usize, mut c: MatMut<'_, R>) {
-        if Cancel::is_set(self.cancel) {
+        let operands = [self.a.subrows(row, c.nrows()), self.b.subcols(col, c.ncols())];
+        let diagonal = self.diagonal.map(|(row0, col0)| (row0 + row, col0 + col));
+        if diagonal.is_some_and(|(row, col)| row + c.nrows() <= col) {
             return;
         }
-        let a = self.a.subrows(row, c.nrows());
-        let b = self.b.subcols(col, c.ncols());
-        match self.diagonal {
-            Some((row0, col0)) if row0 + row + c.nrows() <= col0 + col => {}
-            Some((row0, col0)) if row0 + row == col0 + col && c.nrows() == c.ncols() => {
+        let lower = diagonal.is_some_and(|(row, col)| row == col) && c.nrows() == c.ncols();
+        let terms = if R::DTYPE.is_wide() { DEPTH } else { TERMS };
+        in_terms(operands, terms, self.accum, self.cancel, |[a, b], accum| {
+            let (c, one) = (c.rb_mut(), R::one_impl());
+            if lower {
                 let (whole, lower) = (BlockStructure::Rectangular, BlockStructure::TriangularLower);
-                in_terms(a, b, self.accum, |a, b, accum| {
-                    let c = c.rb_mut();
-                    triangular::matmul(c, lower, accum, a, whole, b, whole, R::one_impl(), Par::Seq);
-                });
+                triangular::matmul(c, lower, accum, a, whole, b, whole, one, Par::Seq);
+            } else {
+                tile_matmul(c, accum, a, b, one, Par::Seq);
             }
-            _ => in_terms(a, b, self.accum, |a, b, accum| {
-                tile_matmul(c.rb_mut(), accum, a, b, R::one_impl(), Par::Seq);
-            }),
-        }
+        });
     }
+}
+
+/// Returns the number of rows and of columns of a tile with which some threads compute c of these extents, or its lower triangle, soonest:
+/// all tiles of a round take as long as their arithmetic and the copies of their operands.
+fn tile([m, n]: [usize; 2], lower: bool, threads: usize) -> [usize; 2] {
+    let sizes = |len: usize| {
+        let fewest = len.div_ceil(LARGEST_CPU_TILE);
+        let sizes = (fewest..=len / LEAST_CPU_TILE).take(MOST_SIZES).map(move |parts| len.div_ceil(parts));
+        sizes.filter(move |size| (len - 1) % size + 1 >= LEAST_CPU_TILE).chain((fewest <= 1).then_some(len))
+    };
+    let at_once = if lower { 2 * threads } else { threads };
+    let time = |[height, width]: [usize; 2]| {
+        let rounds = (m.div_ceil(height) * n.div_ceil(width)).div_ceil(at_once);
+        // A little more for the last tile, which the others wait for.
+        (rounds as f64 + 0.1) * (height as f64 * width as f64 + COPY * (height + width) as f64)
+    };
+    let tiles = sizes(m).flat_map(|height| sizes(n).map(move |width| [height, width]));
+    tiles
+        .filter(|[height, width]| height == width || !(lower && m == n))
+        .min_by(|a, b| time(*a).total_cmp(&time(*b)))
+        .unwrap_or([LARGEST_CPU_TILE; 2])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LONG, MOST_PARTS};
+    use super::{LEAST_CPU_TILE, LONG, MOST_PARTS, tile};
     use crate::kernels::cpu::dots::DOT;
     use crate::{Device, Tensor, linalg};
 
@@ -339,5 +373,20 @@ mod tests {
             let x = linalg::transpose(&x.to_f64().unwrap()).unwrap();
             assert_eq!(linalg::matmul_nt(&x, &x).unwrap().read().unwrap(), expected.map(f64::from));
         }
+    }
+    #[test]
+    fn no_tile_is_thin_where_threads_choose_it() {
+        for len in [1, 95, 96, 97, 191, 193, 1000, 1024, 1025, 4097, 9409, 100_001, 1_000_003, 40_000_000] {
+            for (other, threads) in [(1, 3), (20, 64), (1000, 1), (5000, 2), (5000, 96)] {
+                let sizes = tile([len, other], false, threads);
+                let ends = sizes.map(|size| size.min(LEAST_CPU_TILE));
+                assert!((len - 1) % sizes[0] + 1 >= ends[0], "{len}: {sizes:?}");
+                assert!((other - 1) % sizes[1] + 1 >= ends[1], "{other}: {sizes:?}");
+            }
+            let [height, width] = tile([len; 2], true, 5);
+            assert_eq!(height, width);
+        }
+        assert!(tile([1024; 2], false, 2).iter().all(|&size| size > 300));
+        assert_eq!(tile([1024; 2], false, 64), [128; 2]);
     }
 }
