@@ -1,6 +1,8 @@
 //! Distances of some pairs of observations, on the host: of a rectangle of pairs, or of a range of the condensed form.
 
-use std::ops::Range;
+use std::{mem::take, ops::Range};
+
+use rayon::prelude::*;
 
 use super::{
     Distances,
@@ -10,7 +12,7 @@ use super::{
 use crate::{
     Element, Result, Run,
     extent::to_usize,
-    linalg::{Matrix, matrix::tiles},
+    linalg::{Matrix, matrix::SIDE},
 };
 
 impl<T: Element> Job<'_, T> {
@@ -71,20 +73,33 @@ impl<T: Element> Job<'_, T> {
         let [(first, row), (last, last_row)] = [pairs.start, pairs.end - 1].map(|pair| observations(m, pair));
         let rows = if first == last { row..last_row + 1 } else { first..m };
         let area = [rows, first..last + 1].map(|range| range.start as u64..range.end as u64);
+        let pool = self.measure.device.pool()?;
         self.each_block_of(area, side, run, |block| {
-            let width = block.columns.len();
-            for (rows, columns) in tiles(block.rows.len(), width) {
-                for j in columns {
-                    let col = block.columns.start + j;
-                    for i in rows.clone().filter(|i| block.rows.start + i > col) {
-                        let place = condensed_place(m, col, block.rows.start + i);
-                        // A pair before the range wraps around to a place behind it.
-                        if let Some(out) = out.get_mut(place.wrapping_sub(pairs.start)) {
-                            *out = block.distances[i * width + j];
+            let (width, rows, distances) = (block.columns.len(), &block.rows, &block.distances);
+            let (mut columns, mut left, mut passed) = (Vec::with_capacity(width), &mut out[..], pairs.start);
+            for col in block.columns.clone() {
+                // The pairs of a column are adjacent in the condensed form. Some may lie outside of the range.
+                let first = rows.start.max(col + 1);
+                let places = [first, rows.end.max(first)].map(|row| condensed_place(m, col, row));
+                let [start, end] = places.map(|place| place.clamp(pairs.start, pairs.end));
+                let (before, rest) = take(&mut left).split_at_mut(end - passed);
+                columns.push((
+                    first + (start - places[0].min(start)) - rows.start,
+                    &mut before[start - passed..],
+                ));
+                (left, passed) = (rest, end);
+            }
+            pool.install(|| {
+                columns.par_chunks_mut(SIDE).enumerate().for_each(|(group, columns)| {
+                    for row in (0..rows.len()).step_by(SIDE) {
+                        for (j, (first, out)) in (group * SIDE..).zip(&mut *columns) {
+                            for i in row.max(*first)..(row + SIDE).min(*first + out.len()) {
+                                out[i - *first] = distances[i * width + j];
+                            }
                         }
                     }
-                }
-            }
+                })
+            });
         })?;
         Ok(out)
     }

@@ -3,11 +3,14 @@
 mod real;
 mod tile;
 
+use std::ops::Range;
+
 use bytemuck::Zeroable;
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use self::{real::Real, tile::tile};
-use super::cpu::load::load;
+use super::cpu::{load::load, simd::wide};
 use crate::{
     Cancel, DType,
     kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
@@ -148,14 +151,13 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     kinds.into_iter().flat_map(specs_of).collect()
 }
 
+/// The number of features whose sums of a tile are added up before they are stored: a multiple of [`BLOCK`].
+const DEPTH: usize = 4 * BLOCK;
 /// The number of observations of x that one task takes.
 const BAND: usize = 64;
 /// The pairs whose sums are in registers: `ROWS` observations of x by `COLS` of y, which are lanes of vectors.
 const ROWS: usize = 4;
 const COLS: usize = 32;
-
-/// A block of features of some adjacent observations.
-type FeatureBlock<R, const W: usize> = [[R; W]; BLOCK];
 
 /// An operand as it is stored.
 struct ObservationSource<'a, R> {
@@ -171,33 +173,72 @@ struct ObservationSource<'a, R> {
 }
 
 impl<R: Real> ObservationSource<'_, R> {
-    /// Writes up to `W` observations from `first` on, and `depth` features from `feature` on, to `panel`; absent observations get arbitrary values.
-    fn pack<const W: usize>(
-        &self,
-        first: usize,
-        feature: usize,
-        depth: usize,
-        panel: &mut FeatureBlock<R, W>,
-    ) {
+    /// Writes up to `W` observations from `first` on to `panel`, feature by feature from `feature` on. Absent observations get arbitrary values.
+    fn pack<const W: usize>(&self, first: usize, feature: usize, panel: &mut [[R; W]]) {
         let count = W.min(self.table.len() - first);
-        let mut line = [R::default(); BLOCK];
         if self.by_column {
-            for (f, out) in panel[..depth].iter_mut().enumerate() {
+            for (f, out) in panel.iter_mut().enumerate() {
                 let start = self.start + (feature + f) * self.stride + first;
                 load(&self.arg, self.dtype, start, &mut out[..count]);
             }
         } else {
-            for lane in 0..count {
-                let start = self.start + (first + lane) * self.stride + feature;
-                load(&self.arg, self.dtype, start, &mut line[..depth]);
-                panel.iter_mut().zip(&line[..depth]).for_each(|(out, &value)| out[lane] = value);
+            let mut line = [R::default(); BLOCK];
+            for (block, panel) in panel.chunks_mut(BLOCK).enumerate() {
+                for lane in 0..count {
+                    let start = self.start + (first + lane) * self.stride + feature + block * BLOCK;
+                    load(&self.arg, self.dtype, start, &mut line[..panel.len()]);
+                    panel.iter_mut().zip(&line).for_each(|(out, &value)| out[lane] = value);
+                }
             }
         }
-        let table: [[R; 3]; W] = std::array::from_fn(|lane| self.table[first + lane.min(count - 1)]);
-        for out in &mut panel[..depth] {
-            for (value, [shift, rest, scale]) in out.iter_mut().zip(table) {
-                let missing = self.negative && *value < R::default();
-                *value = if missing { R::from(f32::NAN) } else { (*value - shift - rest) * scale };
+        let table = std::array::from_fn(|column| {
+            std::array::from_fn(|lane| self.table[first + lane.min(count - 1)][column])
+        });
+        wide(Prepare { negative: self.negative, table, panel });
+    }
+}
+
+/// Subtracts the shift of each observation from its elements, and multiplies the differences by the factor.
+struct Prepare<'a, R, const W: usize> {
+    negative: bool,
+    table: [[R; W]; 3],
+    panel: &'a mut [[R; W]],
+}
+
+impl<R: Real, const W: usize> NullaryFnOnce for Prepare<'_, R, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let [shifts, rests, scales] = self.table;
+        for out in self.panel {
+            for (lane, value) in out.iter_mut().enumerate() {
+                let missing = self.negative & (*value < R::default());
+                let prepared = (*value - shifts[lane] - rests[lane]) * scales[lane];
+                *value = if missing { R::from(f32::NAN) } else { prepared };
+            }
+        }
+    }
+}
+
+/// The running sums of a tile's pairs.
+type TileSums<R> = [[<R as Real>::Sum; COLS]; ROWS];
+
+/// Adds the sums of a block of features to the running sums of a tile, or keeps the larger terms.
+struct Fold<'a, R: Real> {
+    largest: bool,
+    sums: &'a mut TileSums<R>,
+    tile: &'a [[R; COLS]; ROWS],
+}
+
+impl<R: Real> NullaryFnOnce for Fold<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (sums, tile) in self.sums.iter_mut().zip(self.tile) {
+            for (sum, &value) in sums.iter_mut().zip(tile) {
+                if self.largest { R::keep_larger(sum, value) } else { R::fold(sum, value) }
             }
         }
     }
@@ -232,31 +273,60 @@ fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
     if p.accumulate == 0 {
         sums.par_chunks_mut(lds).for_each(|row| row[..n].fill(R::Sum::zeroed()));
     }
-    let mut panels = vec![[[R::default(); COLS]; BLOCK]; n.div_ceil(COLS)];
-    for feature in (0..k).step_by(BLOCK) {
-        let depth = BLOCK.min(k - feature);
-        let packed = panels.par_iter_mut().enumerate();
-        packed.for_each(|(i, panel)| y.pack(i * COLS, feature, depth, panel));
+    let depth = k.min(DEPTH);
+    let mut panels = vec![[R::default(); COLS]; n.div_ceil(COLS) * depth];
+    for feature in (0..k).step_by(DEPTH) {
+        let depth = depth.min(k - feature);
+        let panels = &mut panels[..n.div_ceil(COLS) * depth];
+        panels.par_chunks_mut(depth).enumerate().for_each(|(i, panel)| y.pack(i * COLS, feature, panel));
         sums.par_chunks_mut(BAND * lds).enumerate().for_each(|(band, sums)| {
-            let mut left = [[R::default(); ROWS]; BLOCK];
-            for (group, sums) in sums.chunks_mut(ROWS * lds).enumerate() {
+            let row_of = |group| band * BAND + group * ROWS;
+            let groups = sums.len().div_ceil(ROWS * lds);
+            let mut left = vec![[R::default(); ROWS]; groups * depth];
+            left.chunks_mut(depth).enumerate().for_each(|(group, left)| x.pack(row_of(group), feature, left));
+            let mut tiles = vec![TileSums::<R>::zeroed(); groups];
+            for (i, panel) in panels.chunks(depth).enumerate() {
                 if Cancel::is_set(cancel) {
                     return;
                 }
-                let row = band * BAND + group * ROWS;
-                x.pack(row, feature, depth, &mut left);
-                for (i, panel) in panels.iter().enumerate() {
-                    let (col, last_row) = (i * COLS, (row + ROWS).min(m) - 1);
-                    if p.lower != 0 && p.row0 as usize + last_row < p.col0 as usize + col {
-                        break;
-                    }
-                    let tile = tile(&p, masked, &left[..depth], &panel[..depth]);
-                    for (sums, tile) in sums.chunks_mut(lds).zip(&tile) {
-                        let sums = &mut sums[col..n.min(col + COLS)];
-                        sums.iter_mut().zip(tile).for_each(|(sum, &value)| R::fold(&p, sum, value));
-                    }
-                }
+                let columns = i * COLS..n.min((i + 1) * COLS);
+                // The first group with pairs on or below the diagonal.
+                let top = (0..groups).find(|&group| {
+                    let last_row = (row_of(group) + ROWS).min(m) - 1;
+                    p.lower == 0 || p.row0 as usize + last_row >= p.col0 as usize + columns.start
+                });
+                let Some(top) = top else { break };
+                let (tiles, sums) = (&mut tiles[top..], &mut sums[top * ROWS * lds..]);
+                add_panel((&p, masked), (&left[top * depth..], panel), columns, tiles, sums);
             }
         });
+    }
+}
+
+/// Adds the terms of a panel to the running sums of some observations of x. `tiles` is room for the sums of as many.
+fn add_panel<R: Real>(
+    (p, masked): (&Params, bool),
+    (left, panel): (&[[R; ROWS]], &[[R; COLS]]),
+    columns: Range<usize>,
+    tiles: &mut [TileSums<R>],
+    sums: &mut [R::Sum],
+) {
+    let (lds, largest) = (p.lds as usize, p.term == Term::Largest as u32);
+    for (tile, sums) in tiles.iter_mut().zip(sums.chunks(ROWS * lds)) {
+        for (tile, sums) in tile.iter_mut().zip(sums.chunks(lds)) {
+            tile[..columns.len()].copy_from_slice(&sums[columns.clone()]);
+        }
+    }
+    // A block of the panel stays in the first cache for all rows of the band, as the tiles do for all blocks.
+    for (b, block) in panel.chunks(BLOCK).enumerate() {
+        let lefts = left.chunks(panel.len()).map(|left| &left[b * BLOCK..][..block.len()]);
+        for (left, sums) in lefts.zip(&mut *tiles) {
+            wide(Fold { largest, sums, tile: &tile(p, masked, left, block) });
+        }
+    }
+    for (tile, sums) in tiles.iter().zip(sums.chunks_mut(ROWS * lds)) {
+        for (tile, sums) in tile.iter().zip(sums.chunks_mut(lds)) {
+            sums[columns.clone()].copy_from_slice(&tile[..columns.len()]);
+        }
     }
 }

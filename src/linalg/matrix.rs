@@ -165,9 +165,11 @@ impl Matrix {
     }
 }
 
+/// The number of rows and of columns of a tile that fits a cache.
+pub(crate) const SIDE: usize = 64;
+
 /// Divides a matrix into tiles that fit a cache: the rows and the columns of each.
 pub(crate) fn tiles(rows: usize, cols: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-    const SIDE: usize = 64;
     let corners =
         (0..rows).step_by(SIDE).flat_map(move |row| (0..cols).step_by(SIDE).map(move |col| (row, col)));
     corners.map(move |(row, col)| (row..rows.min(row + SIDE), col..cols.min(col + SIDE)))

@@ -131,7 +131,7 @@ fn sizes_around_the_large_tiles(device: &Device) {
     }
 }
 
-/// The cpu kernel's tile is 96 x 96, and 192 x 192 where c is large; narrow operands are decoded 1,024 deep.
+/// The tiles of the cpu kernel have at least 96 rows and columns; narrow operands are decoded 1,024 deep.
 fn sizes_around_the_cpu_tiles(device: &Device) {
     for extents in [[95, 97, 3], [96, 193, 2], [515, 1, 5], [1, 515, 5], [1153, 1151, 2]] {
         OPS.into_iter().for_each(|op| check::<f32, f32>(device, op, extents));
@@ -285,17 +285,21 @@ fn threads_change_no_bit() {
     let run = |threads| {
         let options = DeviceOptions { threads: Some(threads), ..Default::default() };
         let device = Device::open_with("cpu", &options).unwrap();
-        let (_, a) = matrix::<f32>(&device, 16, 600, 500);
-        let (_, b) = matrix::<i16>(&device, 17, 500, 300);
-        let products = [matmul(&a, &b), matmul_tn(&a, &a)];
+        // Wide enough that threads choose other tiles, and deeper than faer multiplies at a time.
+        let (_, a) = matrix::<f32>(&device, 16, 1100, 530);
+        let (_, b) = matrix::<i16>(&device, 17, 530, 300);
+        let (_, thin) = matrix::<f32>(&device, 19, 530, 20);
+        let products = [matmul(&a, &b), matmul_tn(&a, &a), matmul(&a, &thin)];
         let mut products = products.map(|c| bits(&c.unwrap().read().unwrap()));
         let gram = gram_lower(&a).unwrap().read().unwrap();
         // The part above the diagonal is unspecified.
-        products[1].extend((0..500).flat_map(|i| bits(&gram[i * 500..=i * 501])));
-        products
+        products[1].extend((0..530).flat_map(|i| bits(&gram[i * 530..=i * 531])));
+        let a = a.to_f64().unwrap();
+        let wide = matmul_tn(&a, &a).unwrap().read().unwrap();
+        (products, wide.into_iter().map(f64::to_bits).collect::<Vec<_>>())
     };
     let expected = run(1);
-    for threads in [2, 3, 5] {
+    for threads in [2, 3, 5, 64] {
         assert_eq!(run(threads), expected, "{threads} threads");
     }
 }

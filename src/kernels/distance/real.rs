@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 use bytemuck::Pod;
 use pulp::Simd;
 
-use super::{Params, Term};
+use super::Params;
 use crate::kernels::cpu::vectors::SimdFloat;
 
 /// A type in which terms are computed: f32 or f64.
@@ -26,8 +26,10 @@ pub(super) trait Real:
 
     /// Returns the exponent of [`Term::Power`].
     fn power(p: &Params) -> Self;
-    /// Adds the sum of a block of features to the running sum of a pair, or keeps the larger term.
-    fn fold(p: &Params, sum: &mut Self::Sum, value: Self);
+    /// Adds the sum of a block of features to the running sum of a pair.
+    fn fold(sum: &mut Self::Sum, value: Self);
+    /// Keeps the larger term of a pair.
+    fn keep_larger(sum: &mut Self::Sum, value: Self);
     /// Returns log(x / y) from t = (x - y) / (x + y) below one half, without cancellation.
     fn near_log(t: Self) -> Self;
     /// Returns (1 + t) log(1 + t) + (1 - t) log(1 - t) for t below one half, without cancellation.
@@ -90,11 +92,7 @@ impl Real for f32 {
 
     /// Adds by Knuth's two-sum, which keeps the rounding error below half a unit in the last place of the sum.
     #[inline(always)]
-    fn fold(p: &Params, [sum, left]: &mut [Self; 2], value: Self) {
-        if p.term == Term::Largest as u32 {
-            *sum = sum.max(value);
-            return;
-        }
+    fn fold([sum, left]: &mut [Self; 2], value: Self) {
         let total = *sum + value;
         let part = total - *sum;
         let rest = *left + ((*sum - (total - part)) + (value - part));
@@ -103,6 +101,11 @@ impl Real for f32 {
             true => (total + rest, rest - ((total + rest) - total)),
             false => (total, 0.0),
         };
+    }
+
+    #[inline(always)]
+    fn keep_larger([sum, _]: &mut [Self; 2], value: Self) {
+        *sum = sum.max(value);
     }
 
     /// Computes 2 artanh t by its series.
@@ -131,8 +134,13 @@ impl Real for f64 {
     }
 
     #[inline(always)]
-    fn fold(p: &Params, sum: &mut Self, value: Self) {
-        *sum = if p.term == Term::Largest as u32 { sum.max(value) } else { *sum + value };
+    fn fold(sum: &mut Self, value: Self) {
+        *sum += value;
+    }
+
+    #[inline(always)]
+    fn keep_larger(sum: &mut Self, value: Self) {
+        *sum = sum.max(value);
     }
 
     #[inline(always)]
