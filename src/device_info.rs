@@ -108,6 +108,8 @@ pub struct Limits {
     /// The number of multiprocessors, each of which runs several workgroups at a time. Launches of whole waves of workgroups leave none idle. 0
     /// if unknown.
     pub(crate) processors: u32,
+    /// The number of bytes of memory that all workgroups of a multiprocessor share; 0 if unknown.
+    pub(crate) processor_memory: u32,
     /// The maximum number of terms (a multiplication and an addition) of a launch if work can be divided freely: low enough that no display
     /// stalls and no watchdog ends the launch.
     pub(crate) work: u64,

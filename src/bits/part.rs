@@ -70,6 +70,7 @@ mod tests {
             step: 1 << 20,
             fill: 16,
             processors: 0,
+            processor_memory: 0,
             work: Limits::SMALL_WORK,
             terms: u32::MAX,
             iterations: u32::MAX,

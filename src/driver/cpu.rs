@@ -105,6 +105,7 @@ impl CpuDriver {
             // Four workgroups for each thread, so that few threads wait for the last one.
             fill: u32::try_from(4 * threads).unwrap_or(u32::MAX),
             processors: 0,
+            processor_memory: 0,
             work: Limits::SMALL_WORK,
             terms: Limits::TERMS,
             iterations: u32::MAX,

@@ -151,8 +151,10 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
     kinds.into_iter().flat_map(specs_of).collect()
 }
 
-/// The number of features whose sums of a tile are added up before they are stored: a multiple of [`BLOCK`].
-const DEPTH: usize = 4 * BLOCK;
+/// The maximum number of blocks of features whose sums of a tile are added up before they are stored.
+const BLOCKS: usize = 4;
+/// The number of observations of y up to which that many are: their packed elements take 32 MiB at most.
+const FEW: usize = 4096;
 /// The number of observations of x that one task takes.
 const BAND: usize = 64;
 /// The pairs whose sums are in registers: `ROWS` observations of x by `COLS` of y, which are lanes of vectors.
@@ -173,7 +175,7 @@ struct ObservationSource<'a, R> {
 }
 
 impl<R: Real> ObservationSource<'_, R> {
-    /// Writes up to `W` observations from `first` on to `panel`, feature by feature from `feature` on. Absent observations get arbitrary values.
+    /// Writes up to `W` observations from `first` on to `panel`, feature by feature from `feature` on. Absent observations get any values.
     fn pack<const W: usize>(&self, first: usize, feature: usize, panel: &mut [[R; W]]) {
         let count = W.min(self.table.len() - first);
         if self.by_column {
@@ -273,9 +275,10 @@ fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
     if p.accumulate == 0 {
         sums.par_chunks_mut(lds).for_each(|row| row[..n].fill(R::Sum::zeroed()));
     }
-    let depth = k.min(DEPTH);
+    let deepest = if n <= FEW { BLOCKS * BLOCK } else { BLOCK };
+    let depth = k.min(deepest);
     let mut panels = vec![[R::default(); COLS]; n.div_ceil(COLS) * depth];
-    for feature in (0..k).step_by(DEPTH) {
+    for feature in (0..k).step_by(deepest) {
         let depth = depth.min(k - feature);
         let panels = &mut panels[..n.div_ceil(COLS) * depth];
         panels.par_chunks_mut(depth).enumerate().for_each(|(i, panel)| y.pack(i * COLS, feature, panel));

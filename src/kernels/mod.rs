@@ -37,6 +37,12 @@ pub(crate) const WG: u32 = 256;
 /// The constants of a kernel that has only the workgroup size.
 pub(crate) const WG_ALONE: [(&str, u32); 1] = [("WG", WG)];
 
+/// Returns the number of workgroups, of `bytes` bytes each, that fit the shared memory of a CUDA multiprocessor. From compute capability 8.0
+/// on, the system takes 1 KiB for each.
+pub(crate) fn workgroups_in(memory: u32, bytes: u32) -> u32 {
+    memory / (bytes + 1024)
+}
+
 fn wg_alone() -> Vec<Vec<(&'static str, u32)>> {
     vec![WG_ALONE.to_vec()]
 }

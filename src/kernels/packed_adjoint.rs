@@ -13,7 +13,10 @@ use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use self::gaps::{Gaps, multiples};
-use super::cpu::dot::{Dot, Path, Work, is_dense, missing};
+use super::{
+    cpu::dot::{Dot, Path, Work, is_dense, missing},
+    workgroups_in,
+};
 use crate::{
     Cancel,
     kernel::{CpuLaunch, Kernel, kernel, params},
@@ -54,15 +57,16 @@ pub(crate) const LARGE_TILE: u32 = 16;
 /// The number of columns of a workgroup.
 pub(crate) const PART_COLUMNS: u64 = 64;
 
-/// Returns the number of workgroups that a CUDA multiprocessor of compute capability 8.0 or newer runs at a time.
-/// Registers limit it, and for small tiles the smallest shared memory of such multiprocessors does too.
-pub(crate) const fn at_once(tile: u32, missing: bool) -> u32 {
-    match (tile, missing) {
-        (TILE, false) => 5,
-        (TILE, true) => 3,
-        (_, false) => 3,
-        (_, true) => 2,
-    }
+/// Returns the number of workgroups that a CUDA multiprocessor with at most 100 KiB of shared memory runs at a time. For that many, its
+/// registers are enough.
+pub(crate) fn at_once(tile: u32, missing: bool, memory: u32) -> u32 {
+    let bytes = match (tile, missing) {
+        (TILE, false) => 16_896,
+        (TILE, true) => 30_720,
+        (_, false) => 29_184,
+        (_, true) => 43_008,
+    };
+    workgroups_in(memory, bytes)
 }
 
 pub(crate) fn spec(tile: u32, missing: bool, limb_count: u64) -> [(&'static str, u32); 3] {

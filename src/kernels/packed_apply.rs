@@ -4,11 +4,14 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use super::cpu::{
-    dot::{Dot, Path, Work, is_dense},
-    limbs::{join, limbs, multiple},
-    quads::{DEPTH, Quads, RowTile, Walk, one, quad},
-    sparse::{Split, code, most_codes},
+use super::{
+    cpu::{
+        dot::{Dot, Path, Work, is_dense},
+        limbs::{join, limbs, multiple},
+        quads::{DEPTH, Quads, RowTile, Walk, one, quad},
+        sparse::{Split, code, most_codes},
+    },
+    workgroups_in,
 };
 use crate::{
     Cancel,
@@ -40,8 +43,12 @@ pub(crate) static PACKED_APPLY: Kernel<Params> =
 pub(crate) const TILE: u32 = 64;
 /// The number of rows of a workgroup if there are many rows: larger tiles read limbs less often.
 pub(crate) const LARGE_TILE: u32 = 256;
-/// The number of workgroups with large tiles that a CUDA multiprocessor runs at a time, if no code is missing.
-pub(crate) const AT_ONCE: u32 = 2;
+
+/// Returns the number of workgroups with large tiles that a CUDA multiprocessor with some shared memory runs at a time, if no code is
+/// missing. Its registers are enough for two.
+pub(crate) fn at_once(memory: u32) -> u32 {
+    workgroups_in(memory, 33_040).clamp(1, 2)
+}
 
 pub(crate) fn spec(tile: u32, missing: bool, limbs: bool) -> [(&'static str, u32); 3] {
     [("TILE", tile), ("MISSING", missing.into()), ("AS_LIMBS", limbs.into())]

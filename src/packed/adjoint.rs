@@ -38,7 +38,7 @@ fn depth(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> 
 /// Returns the number of workgroups that share the rows of each tile, if the device is known. It is the smallest number with which at most 3
 /// % of the device's places are idle, or otherwise the number with the fewest idle places.
 pub(super) fn splits(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [u64; 2]) -> Option<u64> {
-    let places = u64::from(limits.processors * at_once(tile, missing));
+    let places = u64::from(limits.processors * at_once(tile, missing, limits.processor_memory));
     // The number of idle places out of 1000.
     let idle = |splits: &u64| {
         let (groups, slots) = (splits * tiles, (splits * tiles).next_multiple_of(places));

@@ -3,7 +3,7 @@
 use super::apply::pieces;
 use crate::{
     Limits,
-    kernels::packed_apply::{AT_ONCE, LARGE_TILE},
+    kernels::packed_apply::{LARGE_TILE, at_once},
 };
 
 /// Batches of rows. A batch is small enough to stay in the cache between the two products, but large enough to fill the device.
@@ -16,7 +16,7 @@ pub(crate) struct RowBatches {
 
 /// Returns the number of rows of a wave of the first product's large tiles, if the device is known, and otherwise of one tile.
 pub(super) fn wave(limits: &Limits) -> u64 {
-    u64::from(LARGE_TILE) * u64::from(AT_ONCE * limits.processors).max(1)
+    u64::from(LARGE_TILE) * u64::from(at_once(limits.processor_memory) * limits.processors).max(1)
 }
 
 impl RowBatches {
@@ -77,7 +77,7 @@ mod tests {
             }
         }
         // Parts are whole waves of a large device, if there are enough rows.
-        let large = Limits { step: 3 << 30, processors: 132, ..limits.clone() };
+        let large = Limits { step: 3 << 30, processors: 132, processor_memory: 100 << 10, ..limits.clone() };
         let batches = RowBatches::new(&large, 5072, 512);
         for count in [1000, 67_584, 600_000, 1_000_000, 10_000_000] {
             let parts: Vec<_> = batches.split((0, count)).collect();

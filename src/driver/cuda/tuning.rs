@@ -34,6 +34,7 @@ pub(super) const LEAST_LIMITS: Limits = Limits {
     step: 64 << 20,
     fill: GROUPS,
     processors: 0,
+    processor_memory: 0,
     work: Limits::SMALL_WORK,
     terms: u32::MAX,
     iterations: u32::MAX,
@@ -48,8 +49,9 @@ impl Card {
             // Large devices need more work to be busy, and have the memory for it.
             step: (self.memory / 24).clamp(LEAST_LIMITS.step, 3 << 30),
             fill: GROUPS * self.multiprocessors.max(1),
-            // The number of workgroups that older multiprocessors run at once is not known.
-            processors: if self.capability < (8, 0) { 0 } else { self.multiprocessors },
+            processors: self.multiprocessors,
+            // Some multiprocessors from 8.0 on have no more than 100 KiB.
+            processor_memory: if self.capability < (8, 0) { 64 << 10 } else { 100 << 10 },
             work: self.work(),
             ..LEAST_LIMITS
         }

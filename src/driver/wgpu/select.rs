@@ -290,6 +290,7 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         // wgpu does not report the number of multiprocessors: this is 8 workgroups for each of 128, as the largest GPUs have.
         fill: 1024,
         processors: 0,
+        processor_memory: 0,
         work: Limits::SMALL_WORK,
         terms: u32::MAX,
         // wgpu does not report which devices need this limit, and an additional launch costs other devices little.
