@@ -84,7 +84,7 @@ impl<T: Element> Job<'_, T> {
                 let [start, end] = places.map(|place| place.clamp(pairs.start, pairs.end));
                 let (before, rest) = take(&mut left).split_at_mut(end - passed);
                 columns.push((
-                    first + (start.saturating_sub(places[0])) - rows.start,
+                    first + start.saturating_sub(places[0]) - rows.start,
                     &mut before[start - passed..],
                 ));
                 (left, passed) = (rest, end);

@@ -253,7 +253,7 @@ fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
 mod tests {
     use super::{LONG, MOST_PARTS};
     use crate::kernels::cpu::dots::DOT;
-    use crate::{Device, Tensor, linalg};
+    use crate::{Device, Tensor, extent::to_usize, linalg};
 
     #[test]
     fn sums_go_on_where_a_part_ends() {
@@ -278,7 +278,7 @@ mod tests {
     fn sums_in_f32_are_short_in_products_of_any_form() {
         let device = Device::open("cpu").unwrap();
         let ones = |rows, cols| {
-            Tensor::from_slice(&device, &vec![0.1f32; (rows * cols) as usize], &[rows, cols]).unwrap()
+            Tensor::from_slice(&device, &vec![0.1f32; to_usize(rows * cols)], &[rows, cols]).unwrap()
         };
         let k = 8192;
         for (m, n) in [(1, 1), (1, 20), (33, 1), (33, 20), (2, 2), (100, 700), (1500, 60), (4001, 20)] {

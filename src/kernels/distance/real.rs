@@ -24,7 +24,7 @@ pub(super) trait Real:
     /// The running sum, or the largest term, of a pair.
     type Sum: Pod + Send + Sync;
 
-    /// Returns the exponent of [`Term::Power`].
+    /// Returns the exponent of [`Term::Power`](super::Term::Power).
     fn power(p: &Params) -> Self;
     /// Adds the sum of a block of features to the running sum of a pair.
     fn fold(sum: &mut Self::Sum, value: Self);
