@@ -169,7 +169,7 @@ impl Matrix {
 pub(crate) const SIDE: usize = 64;
 
 /// Divides a matrix into tiles that fit a cache: the rows and the columns of each.
-pub(crate) fn tiles(rows: usize, cols: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+fn tiles(rows: usize, cols: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
     let corners =
         (0..rows).step_by(SIDE).flat_map(move |row| (0..cols).step_by(SIDE).map(move |col| (row, col)));
     corners.map(move |(row, col)| (row..rows.min(row + SIDE), col..cols.min(col + SIDE)))

@@ -285,7 +285,7 @@ fn threads_change_no_bit() {
     let run = |threads| {
         let options = DeviceOptions { threads: Some(threads), ..Default::default() };
         let device = Device::open_with("cpu", &options).unwrap();
-        // Threads choose other tiles for these extents. After pieces of any length, one of 1,025 terms is left.
+        // Threads choose other tiles for these extents. Of 1,025 terms, one is left after whole pieces of 256 or 1,024.
         let (_, a) = matrix::<f32>(&device, 16, 1025, 530);
         let (_, b) = matrix::<i16>(&device, 17, 530, 300);
         let [thin, few] = [(530, 40), (1025, 3)].map(|(rows, cols)| matrix::<f32>(&device, 19, rows, cols).1);
