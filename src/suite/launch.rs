@@ -153,13 +153,14 @@ fn calls_are_cancelled(device: &Device) {
     still_works(device);
 }
 
-/// The flag is checked within a launch, so that it ends soon after: at each tile of a product, and at every few lines of a filter.
+/// The flag is checked within a launch, so that it ends soon after: at least once in 2^28 multiplications of a product in f32 (100 times here),
+/// and at every few lines of a filter.
 #[test]
 fn launches_on_the_cpu_are_cancelled_midway() {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&looks);
     let cancel = Cancel::asking(move || counted.fetch_add(1, Relaxed) == usize::MAX);
-    let x = Tensor::<f32>::zeros(&cpu().cancelled_by(&cancel), &[1000, 1000]).unwrap();
+    let x = Tensor::<f32>::zeros(&cpu().cancelled_by(&cancel), &[3000, 3000]).unwrap();
     let blur = |x: &Tensor<f32>| gaussian::<f32, f32>(x, [0.0, 100.0], &GaussianOptions::default()).map(drop);
     for call in [&(|x: &Tensor<f32>| linalg::matmul(x, x).map(drop)) as &Call, &blur] {
         let before = looks.load(Relaxed);
