@@ -16,7 +16,7 @@ use self::{memory::Usage, traffic::Counts};
 #[cfg(feature = "cuda")]
 use crate::kernels::KERNELS;
 use crate::{
-    Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Real, Result,
+    Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Needs, Real, Result,
     driver::{
         Driver,
         cpu::{CpuDriver, FREE_BYTES},
@@ -403,10 +403,9 @@ impl Device {
         self.info().backend == Backend::Cpu
     }
 
-    /// Returns the number of bytes of freed host memory that are kept for the device. For memory plans in other packages of this workspace.
-    #[doc(hidden)]
-    pub fn kept_host_bytes(&self) -> u64 {
-        if self.shares_host_memory() { FREE_BYTES } else { 0 }
+    /// Returns the memory that freed tensors of `bytes` bytes still take: the cpu device keeps up to 64 MiB of them for later tensors.
+    pub fn freed_needs(&self, bytes: u64) -> Needs {
+        Needs::device(if self.shares_host_memory() { bytes.min(FREE_BYTES) } else { 0 })
     }
 
     /// Returns the number of items that [`each`](Self::each) processes at once.

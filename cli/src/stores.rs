@@ -191,8 +191,8 @@ impl Stores {
     ) -> teatime::Result<(Vec<Option<Match>>, Matched)> {
         let mut contigs = self.contigs.take();
         let karyotype = contigs.as_ref().map_or(Karyotype::HUMAN, |contigs| contigs.karyotype_with(index));
-        let found = index.matches(&self.genotypes, &self.sources(), Some(karyotype), device, run)?;
-        let VariantMatches { matches, counts, .. } = found;
+        let matched = index.matches(&self.genotypes, &self.sources(), Some(karyotype), device, run)?;
+        let VariantMatches { matches, counts, .. } = matched;
         if let Some(contigs) = &mut contigs {
             let rows = self.genotypes.selected().flatten().zip(&matches).filter(|(_, used)| used.is_some());
             contigs.count_only(&self.sources(), rows.map(|(row, _)| row))?;

@@ -53,7 +53,7 @@ pub(super) fn f32_blocks(reader: &Reader, count: u64) -> Needs {
     let rows = reader.plan.block_rows().min(reader.variants());
     let f32 = Needs::device(4 * count) * rows * reader.samples();
     let freed = [block_bytes(reader), block_bytes(reader).saturating_add(f32.device)]
-        .map(|bytes| bytes.min(reader.device.kept_host_bytes()));
+        .map(|bytes| reader.device.freed_needs(bytes).device);
     f32 + Needs::device(freed[1] - freed[0])
 }
 
@@ -264,7 +264,7 @@ pub(super) fn stream(reader: &Reader) -> Needs {
 /// Returns the bytes of the sums and scales of panels of at most `panel_bytes`: one panel is filled while another is used.
 fn scaling_bytes(reader: &Reader, panel_bytes: u64) -> u64 {
     let rows = reader.panel_rows(panel_bytes).min(reader.variants());
-    let used = (size_of::<VariantScale>() + size_of::<RowFactors>()) as u64 + Gram::HOST_ROW_BYTES;
+    let used = (size_of::<VariantScale>() + size_of::<RowFactors>()) as u64 + Gram::row_needs().host;
     rows * (2 * size_of::<Stats>() as u64 + used)
 }
 
@@ -298,7 +298,7 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
 /// to what the device keeps of them in the host's memory.
 pub(super) fn blocks(reader: &Reader) -> Needs {
     let bytes = block_bytes(reader);
-    Needs::device(bytes) + Needs::device(bytes.min(reader.device.kept_host_bytes()))
+    Needs::device(bytes) + reader.device.freed_needs(bytes)
 }
 
 /// The shares of the budget, and what they allow.

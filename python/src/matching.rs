@@ -46,9 +46,9 @@ fn matches(
     run: &Run,
 ) -> Result<VariantMatches> {
     let source = source(genotypes, "genotypes")?;
-    let found = index.matches(&genotypes.genotypes, &[&*source], None, device, run)?;
-    match found.counts.unknown_repeated {
-        0 => Ok(found),
+    let matched = index.matches(&genotypes.genotypes, &[&*source], None, device, run)?;
+    match matched.counts.unknown_repeated {
+        0 => Ok(matched),
         n => {
             let why = format!(
                 "{n} variants repeat the position of another, and without alleles nothing tells them apart"
@@ -83,11 +83,11 @@ pub(crate) fn distances_between<'py>(
     let device = run.device(py)?;
     let (found, distances) = call_on(py, &device, run, |device, run| {
         let index = VariantIndex::of_genotypes(by, &others.genotypes, &[&*source(others, "others")?], run)?;
-        let found = matches(&index, genotypes, device, run)?;
+        let matched = matches(&index, genotypes, device, run)?;
         drop(index);
-        let pairs = SamplePairs::between(&genotypes.genotypes, &others.genotypes, &found.matches);
+        let pairs = SamplePairs::between(&genotypes.genotypes, &others.genotypes, &matched.matches);
         let distances = teatime_genotype::distances(pairs, device, &options, run)?;
-        Ok((found, distances))
+        Ok((matched, distances))
     })?;
     let (matrix, shared) = pair(py, distances.matrix, distances.shared)?;
     let relationships = (matrix, shared, counts(py, &distances.facts.counts)?);
@@ -124,11 +124,11 @@ pub(crate) fn project<'py>(
         })?;
         drop(cohort);
         let index = VariantIndex::of_genotypes(by, &own.clone().select(rows)?, &[&*source], run)?;
-        let found = matches(&index, genotypes, device, run)?;
+        let matched = matches(&index, genotypes, device, run)?;
         drop(index);
         let new = &genotypes.genotypes;
-        let projection = teatime_genotype::project(new, device, &loadings, &found.matches, method, run)?;
-        Ok((pca, found, projection))
+        let projection = teatime_genotype::project(new, device, &loadings, &matched.matches, method, run)?;
+        Ok((pca, matched, projection))
     })?;
     let (scores, called) = (matrix(py, projection.scores)?, projection.called.into_pyarray(py));
     Ok((scores, called, components(py, pca)?, matched(py, &found.counts)?))

@@ -10,7 +10,7 @@ use super::{
     results::zeros,
     search::select,
 };
-use crate::{Device, Element, Error, Needs, Result, Run, Tensor, linalg::Matrix, tensor::Pending};
+use crate::{Device, Element, Error, Needs, Result, Run, Tensor, extent::to_usize, linalg::Matrix};
 
 /// The number of distances that are compared with their bounds at once.
 const STRIP: usize = 64;
@@ -79,10 +79,9 @@ pub fn neighbors<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let [m, n] = job.extents();
     check_k(k, n as u64, y.is_none())?;
-    // If the device's memory is the host's, the host finds the nearest as fast.
-    if !x.device().shares_host_memory() && job.measure.can_search([m as u64, n as u64], k as u64) {
-        let (kept, numbers) = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;
-        return finished(&job.measure, kept.download()?, numbers.download()?, [m, k]);
+    if job.measure.finds_nearest([m as u64, n as u64], k as u64) {
+        let found = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;
+        return finished(&job.measure, found);
     }
     on_host(&job, k, run)
 }
@@ -102,13 +101,10 @@ pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Resu
     nearest.finish()
 }
 
-/// Computes the distances of the nearest from the pairs and indices that a device kept.
-fn finished(
-    measure: &Measure,
-    kept: Pending<f32>,
-    numbers: Pending<u32>,
-    [m, k]: [usize; 2],
-) -> Result<Neighbors> {
+/// Computes the distances of the nearest from the values and indices that a device kept. Waits.
+pub(super) fn finished(measure: &Measure, (kept, numbers): (Tensor<f32>, Tensor<u32>)) -> Result<Neighbors> {
+    let [m, k] = numbers.matrix("neighbors")?.map(to_usize);
+    let (kept, numbers) = (kept.download()?, numbers.download()?);
     let (kept, numbers) = (kept.wait()?, numbers.wait()?);
     let largest_first = measure.metric == Metric::InnerProduct;
     let count = m.saturating_mul(k);

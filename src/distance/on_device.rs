@@ -5,13 +5,14 @@ use std::ops::Range;
 use super::{
     Metric, Options,
     job::{Job, Measure},
+    sums::PreparedObservations,
 };
 #[cfg(doc)]
 use crate::Error;
 use crate::{
     Element, Needs, Result, Run, Status, Tensor,
     dtype::{halves, nearest_f32},
-    extent::{blocks, to_usize},
+    extent::{blocks, pieces, to_usize},
     kernel::{Grid, small},
     kernels::{
         WG,
@@ -86,7 +87,8 @@ fn fill<T: Element>(
 ) -> Result<()> {
     let measure = &job.measure;
     let clear = Tensor::zeros(&measure.device, &[2 * side])?;
-    each_block(job, &measure.terms, side, run, |sums, rows, columns| {
+    let extents = job.extents().map(|extent| extent as u64);
+    BlockSums::new(measure, &measure.terms, extents, side, run)?.each(job, |sums, rows, columns| {
         let flags = measure.flags(&rows, &columns)?;
         let flags = flags.as_ref().unwrap_or(&clear);
         let mut write =
@@ -96,45 +98,82 @@ fn fill<T: Element>(
     })
 }
 
-/// Enqueues the sums of these terms for each block with `side` observations along each side (only the lower triangle if symmetric), and passes
-/// them to `sink`, one term after another. The next block reuses the memory.
-pub(super) fn each_block<T: Element>(
-    job: &Job<'_, T>,
-    terms: &[Term],
+/// Sums of blocks of pairs, which stay on the device. Each block reuses the memory of the previous one.
+pub(super) struct BlockSums<'a> {
+    measure: &'a Measure,
+    terms: &'a [Term],
+    /// The number of observations along each side of a block.
     side: u64,
-    run: &Run,
-    mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
-) -> Result<()> {
-    let (measure, [x, y]) = (&job.measure, job.operands());
-    let shape = [terms.len() as u64 * x.count.min(side), 2 * y.count.min(side)];
-    let mut sums = Tensor::empty(&measure.device, &shape)?;
-    let mut ends = Ends { word: Tensor::zeros(&measure.device, &[1])?, before: None };
-    let mut status = Status::new(0, 1, x.count);
-    for rows in blocks(x.count, side) {
-        for columns in blocks(y.count, side) {
-            if measure.is_lower() && columns.start >= rows.end {
-                break;
-            }
-            run.cancel.check()?;
-            let pairs = (rows.end - rows.start) * (columns.end - columns.start);
-            for (&term, i) in terms.iter().zip(0..) {
-                let (x, y) = ((x, rows.clone()), (y, columns.clone()));
-                measure.enqueue_term(term, x, y, (&mut sums, i * pairs))?;
-            }
-            let is_last = columns.end == y.count || measure.is_lower() && columns.end >= rows.end;
-            sink(&sums, rows.clone(), columns)?;
-            if let Some(done) = ends.enqueue(if is_last { rows.end } else { rows.start })?
-                && done > status.rows
-            {
+    run: &'a Run,
+    sums: Tensor<f32>,
+    ends: Ends,
+}
+
+impl<'a> BlockSums<'a> {
+    /// Takes the memory of the sums of these terms for a block of m and n observations, at most `side` along each side.
+    pub(super) fn new(
+        measure: &'a Measure,
+        terms: &'a [Term],
+        [m, n]: [u64; 2],
+        side: u64,
+        run: &'a Run,
+    ) -> Result<Self> {
+        let sums = Tensor::empty(&measure.device, &[terms.len() as u64 * m.min(side), 2 * n.min(side)])?;
+        let ends = Ends { word: Tensor::zeros(&measure.device, &[1])?, before: None };
+        Ok(Self { measure, terms, side, run, sums, ends })
+    }
+
+    /// Enqueues the sums of each block of a job (only of the lower triangle if symmetric), passes them to `sink`, one term after another, and
+    /// reports progress.
+    pub(super) fn each<T: Element>(
+        &mut self,
+        job: &Job<'_, T>,
+        sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
+    ) -> Result<()> {
+        let ([x, y], run) = (job.operands(), self.run);
+        let mut status = Status::new(0, 1, x.count);
+        let mut tell = |done| {
+            if done > status.rows {
                 status.rows = done;
                 run.progress.tell(status);
             }
-        }
+        };
+        self.add(x, y, sink, &mut tell)?;
+        // The last rows are still being computed.
+        tell(x.count);
+        Ok(())
     }
-    // The last rows are still being computed.
-    status.rows = x.count;
-    run.progress.tell(status);
-    Ok(())
+
+    /// Enqueues the sums of each block of x and y, as [`each`](Self::each) does. Passes the index of the observation of x that all blocks have
+    /// reached to `done`.
+    pub(super) fn add<T: Element>(
+        &mut self,
+        x: &PreparedObservations<'_, T>,
+        y: &PreparedObservations<'_, T>,
+        mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
+        mut done: impl FnMut(u64),
+    ) -> Result<()> {
+        let Self { measure, terms, side, run, sums, ends } = self;
+        for rows in pieces(x.range(), *side) {
+            for columns in pieces(y.range(), *side) {
+                if measure.is_lower() && columns.start >= rows.end {
+                    break;
+                }
+                run.cancel.check()?;
+                let pairs = (rows.end - rows.start) * (columns.end - columns.start);
+                for (&term, i) in terms.iter().zip(0..) {
+                    let (x, y) = ((x, rows.clone()), (y, columns.clone()));
+                    measure.enqueue_term(term, x, y, (sums, i * pairs))?;
+                }
+                let is_last = columns.end == y.range().end || measure.is_lower() && columns.end >= rows.end;
+                sink(sums, rows.clone(), columns)?;
+                if let Some(end) = ends.enqueue(if is_last { rows.end } else { rows.start })? {
+                    done(end);
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Markers of the ends of blocks. Each waits for the previous one, so that the host is at most one block ahead of the device.

@@ -6,18 +6,21 @@ use std::ops::Range;
 use super::{
     Missing,
     job::{Job, Measure},
-    on_device::each_block,
+    on_device::BlockSums,
     selection::{Order, Selection},
 };
 use crate::{
-    Budget, Element, Needs, Result, Run, Tensor,
+    Element, Needs, Result, Run, Tensor,
     dtype::joined,
     kernel::small,
-    kernels::finish_distance::{Formula, Params},
+    kernels::{
+        distance::Term,
+        finish_distance::{Formula, Params},
+    },
 };
 
-/// Finds the nearest neighbors of each observation on the device, with `taken` memory in use already. Returns the sums or distances by which
-/// they were selected, (m, 2 k), and their indices, (m, k).
+/// Finds the nearest neighbors of each observation on the device, with `taken` memory in use already. Returns the values by which they were
+/// selected, (m, 2 k), and their indices, (m, k).
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()).
@@ -27,26 +30,54 @@ pub(super) fn select<T: Element>(
     taken: Needs,
     run: &Run,
 ) -> Result<(Tensor<f32>, Tensor<u32>)> {
-    let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
-    let side = measure.search_side([m, n], k, taken, &run.memory)?;
-    let (device, lower) = (&measure.device, measure.is_lower());
-    let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
-    let by_sums = measure.order_of_sums();
-    let order = by_sums.unwrap_or_else(|| Order::of_distances(measure.metric));
-    let (in_f64, is_self) = (measure.keeps_f64(), measure.is_self);
-    let mut selection = Selection::new(device, [m, k], order, in_f64, undefined, is_self)?;
-    if by_sums.is_some() {
-        each_block(job, &measure.terms[..1], side, run, |sums, rows, columns| {
-            selection.offer(sums, rows, columns, lower)
-        })?;
-    } else {
-        let mut made = Tensor::empty(device, &[m.min(side), 2 * n.min(side)])?;
-        each_block(job, &measure.terms, side, run, |sums, rows, columns| {
-            measure.make_pairs(sums, [&rows, &columns], &mut made)?;
-            selection.offer(&made, rows, columns, lower)
-        })?;
+    let (measure, extents) = (&job.measure, job.extents().map(|extent| extent as u64));
+    let [kept, pair] = measure.search_needs(extents, k);
+    let side = measure.side_of(pair, kept + taken, &run.memory)?;
+    let mut search = Search::new(measure, extents, k, side)?;
+    let mut blocks = BlockSums::new(measure, measure.search_terms(), extents, side, run)?;
+    blocks.each(job, |sums, rows, columns| search.offer(sums, rows, columns))?;
+    Ok(search.into_tensors())
+}
+
+/// A search for the nearest neighbors on the device, one block of pairs after another.
+pub(super) struct Search<'a> {
+    measure: &'a Measure,
+    selection: Selection,
+    /// The distances of a block, unless the order of neighbors is that of one sum.
+    distances: Option<Tensor<f32>>,
+}
+
+impl<'a> Search<'a> {
+    /// Takes the memory of the k nearest of n observations for each of m, and of the distances of a block with at most `side` observations along
+    /// each side. Enqueues.
+    pub(super) fn new(measure: &'a Measure, [m, n]: [u64; 2], k: u64, side: u64) -> Result<Self> {
+        let (device, by_sums) = (&measure.device, measure.order_of_sums());
+        let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
+        let order = by_sums.unwrap_or_else(|| Order::of_distances(measure.metric));
+        let (in_f64, is_self) = (measure.keeps_f64(), measure.is_self);
+        let selection = Selection::new(device, [m, k], order, in_f64, undefined, is_self)?;
+        let shape = [m.min(side), 2 * n.min(side)];
+        let distances = if by_sums.is_none() { Some(Tensor::empty(device, &shape)?) } else { None };
+        Ok(Self { measure, selection, distances })
     }
-    Ok(selection.into_tensors())
+
+    /// Offers the pairs of a block, from the sums of [`search_terms`](Measure::search_terms). Enqueues.
+    pub(super) fn offer(&mut self, sums: &Tensor<f32>, rows: Range<u64>, columns: Range<u64>) -> Result<()> {
+        let Self { measure, selection, distances } = self;
+        let pairs = match distances {
+            Some(distances) => {
+                measure.make_pairs(sums, [&rows, &columns], distances)?;
+                distances
+            }
+            None => sums,
+        };
+        selection.offer(pairs, rows, columns, measure.is_lower())
+    }
+
+    /// Returns the values by which the nearest were selected, (m, 2 k), and their indices, (m, k).
+    pub(super) fn into_tensors(self) -> (Tensor<f32>, Tensor<u32>) {
+        self.selection.into_tensors()
+    }
 }
 
 impl Measure {
@@ -55,20 +86,9 @@ impl Measure {
         k <= Selection::MOST as u64 && extents.iter().all(|&n| n < u32::MAX.into())
     }
 
-    /// Returns the number of observations along each side of a block, for a device that finds the k nearest of n observations for each of m,
-    /// with `taken` memory in use already.
-    ///
-    /// # Errors
-    /// As [`side`](Self::side).
-    pub(super) fn search_side(
-        &self,
-        extents: [u64; 2],
-        k: u64,
-        taken: Needs,
-        memory: &Budget,
-    ) -> Result<u64> {
-        let [kept, pair] = self.search_needs(extents, k);
-        self.side_of(pair, kept + taken, memory)
+    /// True if the device finds the k nearest for the host. A device whose memory is the host's does not: the host finds them as fast.
+    pub(super) fn finds_nearest(&self, extents: [u64; 2], k: u64) -> bool {
+        !self.device.shares_host_memory() && self.can_search(extents, k)
     }
 
     /// Returns the memory of the kept neighbors, and that of a pair in a block, if a device finds the k nearest of n observations for each of m.
@@ -78,6 +98,11 @@ impl Measure {
         // A pair takes the sum of one term, or the sums of all terms and the distance computed from them.
         let of_pair = if self.order_of_sums().is_some() { 8 } else { 8 * (self.terms.len() as u64 + 1) };
         [kept, Needs::device(of_pair)]
+    }
+
+    /// Returns the terms whose sums order neighbors.
+    pub(super) fn search_terms(&self) -> &[Term] {
+        if self.order_of_sums().is_some() { &self.terms[..1] } else { &self.terms }
     }
 
     /// Returns the order by sums of the first term, or `None` if the nearest cannot be found by these sums alone.

@@ -127,9 +127,9 @@ pub fn pairwise_stored<A: SharedArray>(
 
 /// Returns the `k` nearest observations of `y`, or of the rest of `x`, for each of `x`, without a matrix of distances. Waits.
 ///
-/// Computes [`neighbors`](fn@super::neighbors) of arrays, whose elements are converted as by [`pairwise_stored`]. If a GPU cannot hold all elements,
-/// the host finds the nearest. Then ties in distance are broken by the lower index even if the sums differ, and all distances equal those of
-/// [`pairwise`](super::pairwise) to the bit.
+/// Computes [`neighbors`](fn@super::neighbors) of arrays, whose elements are converted as by [`pairwise_stored`], with the same results if a GPU can
+/// hold the nearest so far, 16 bytes each. Otherwise the host finds the nearest. Then ties in distance are broken by the lower index even if the
+/// sums differ, and all distances equal those of [`pairwise`](super::pairwise) to the bit.
 ///
 /// # Shapes
 /// As [`pairwise_stored`] -> (m, k) and (m, k), `k` from 1 to n, or to m - 1 without `y`.

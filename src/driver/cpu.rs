@@ -18,8 +18,8 @@ use crate::{
     waiting::install,
 };
 
-/// The number of bytes of freed buffers for which each device makes room.
-pub(crate) const FREE_BYTES: u64 = 64 << 20;
+/// The number of bytes of freed buffers for which each device makes room: 64 MiB, and 64 for the alignment of each of 64 buffers.
+pub(crate) const FREE_BYTES: u64 = (64 << 20) + 64 * 64;
 
 /// The minimum alignment of an application's memory that can be lent: allocators align all but small objects so.
 const LENT_ALIGNMENT: usize = 16;
@@ -229,8 +229,9 @@ impl Driver for CpuDriver {
     }
 
     fn staging(&self, bytes: u64) -> Result<Staging> {
-        let lines = HostLines(CpuBytes::new(bytes)?);
-        let room = Room::new(&DEVICES, bytes.saturating_mul(2).saturating_sub(FREE_BYTES));
+        let lines = CpuBytes::new(bytes)?;
+        let room = Room::new(&DEVICES, lines.capacity().saturating_mul(2).saturating_sub(FREE_BYTES));
+        let lines = HostLines(lines);
         Ok(Staging::Cpu(CpuStaging { lines, bytes, _room: room }))
     }
 

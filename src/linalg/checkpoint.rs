@@ -171,8 +171,8 @@ impl Saved<'_> {
     /// # Errors
     /// As [`put`](Self::put).
     pub(super) fn find(&self, pass: u32, x: &Tensor<f64>) -> Result<Option<Tensor<f64>>> {
-        let found = self.find_half::<f64>(pass, Half::Normal, x, x.len())?;
-        found.map(|values| Tensor::from_slice(x.device(), &values, x.shape())).transpose()
+        let half = self.find_half::<f64>(pass, Half::Normal, x, x.len())?;
+        half.map(|values| Tensor::from_slice(x.device(), &values, x.shape())).transpose()
     }
 
     /// Returns `A X` of a pass over a matrix of m rows, if it is there.
@@ -195,8 +195,8 @@ impl Saved<'_> {
     fn find_half<T: Pod>(&self, pass: u32, half: Half, x: &Tensor<f64>, len: u64) -> Result<Option<Vec<T>>> {
         let (storage, key) = (&self.checkpoint.storage, self.key(pass, half));
         let most = len.saturating_mul(size_of::<T>() as u64).saturating_add(8);
-        let found = storage.get(&key, most).map_err(|source| Error::io(storage.place(&key), source))?;
-        let Value::Bytes(bytes) = found else { return Ok(None) };
+        let value = storage.get(&key, most).map_err(|source| Error::io(storage.place(&key), source))?;
+        let Value::Bytes(bytes) = value else { return Ok(None) };
         let Some((expected, values)) = bytes.split_first_chunk().filter(|_| bytes.len() as u64 == most)
         else {
             return Ok(None);

@@ -89,8 +89,8 @@ impl Gram {
         Ok(Self { products, options, limb_count: Self::limb_count(rows), weight: 0.0 })
     }
 
-    /// Returns the number of bytes of an integer, for a row that is not rare among `rows` rows. For this package alone.
-    #[doc(hidden)]
+    /// Returns the number of bytes of an integer, for a row that is not rare among `rows` rows. The time of a sum grows
+    /// with it.
     pub const fn limb_count(rows: u64) -> u64 {
         if rows < MANY { LIMBS } else { 2 }
     }
@@ -102,8 +102,7 @@ impl Gram {
         PairProducts::programs(device, columns, rows, limb_count)
     }
 
-    /// Returns the bytes of a panel whose rows of one kind fill the device. For plans of other packages of this workspace.
-    #[doc(hidden)]
+    /// Returns the bytes of a panel whose rows of one kind fill the device. Longer panels are no faster.
     pub fn panel_bytes(device: &Device) -> u64 {
         let step = device.limits().step;
         step.max((2 * step).min(128 << 20))
@@ -116,9 +115,10 @@ impl Gram {
         sums + Needs::host(PairProducts::host_bytes(device, columns))
     }
 
-    /// The number of host bytes for a row of a panel while the row is added. For plans of other packages of this workspace.
-    #[doc(hidden)]
-    pub const HOST_ROW_BYTES: u64 = PairProducts::HOST_ROW_BYTES;
+    /// Returns the memory for each row of a panel while its rows are added.
+    pub fn row_needs() -> Needs {
+        Needs::host(PairProducts::HOST_ROW_BYTES)
+    }
 
     /// Adds a row of `packed` for each of `scales`. The first is row `from` of `packed`, and row `first` of all rows. Enqueues; does not
     /// wait.

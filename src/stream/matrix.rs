@@ -117,14 +117,14 @@ impl StoredMatrix {
     ) -> Result<Self> {
         let [rows, columns] = extents(&arrays)?;
         let size = if is_wide { 8 } else { 4 };
-        let all = Arc::new(Selection::all(rows));
+        let every_row = Arc::new(Selection::all(rows));
         let (plan, shape, block) = if is_transposed {
             let block = (BOX / (size * rows.max(1))).max(1).next_multiple_of(BLOCK);
             let along = [Along::each(rows.max(1)), Along::each(block)];
-            (Plan::new(arrays, all, None, convert, &along)?, [columns, rows], block)
+            (Plan::new(arrays, every_row, None, convert, &along)?, [columns, rows], block)
         } else {
             let block = rows_to_load(&*arrays[0], columns.saturating_mul(size)).next_multiple_of(BLOCK);
-            (Plan::of_rows(arrays, all, None, convert, block)?, [rows, columns], block)
+            (Plan::of_rows(arrays, every_row, None, convert, block)?, [rows, columns], block)
         };
         let (plan, device, slots) = (plan.reading_in_place(), device.clone(), Slots::default());
         Ok(Self { plan, device, shape, block, is_wide, is_transposed, slots, stats: Mutex::default() })
@@ -302,10 +302,11 @@ impl LinearMap for StoredMatrix {
     fn needs(&self, columns: u64) -> Needs {
         let staged = self.plan.block_bytes();
         // A cpu device has a block in a slot and one in a tensor, and keeps freed buffers. A GPU may be a block behind, so it has two.
-        let blocks = match self.device.kept_host_bytes() {
-            0 => (Needs::host(staged) + Needs::device(staged)) * 2,
-            kept => Needs::host(staged) * 2 + Needs::host(staged.min(kept)),
+        let on_device = match self.device.shares_host_memory() {
+            true => self.device.freed_needs(staged),
+            false => Needs::device(staged) * 2,
         };
+        let blocks = Needs::host(staged) * 2 + on_device;
         let transposed = Needs::device(if self.is_transposed { staged } else { 0 });
         // These are X and the rows of A X in the type of products, the sum over blocks, and the rows in f64.
         let size = if self.is_wide { 8 } else { 4 };

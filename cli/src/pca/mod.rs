@@ -128,8 +128,8 @@ impl Job {
         self.stores.check_found()?;
         let mut result = match (&self.checkpoint, &checkpoint) {
             (Some(folder), Some(checkpoint)) => {
-                let found = cohort.pca_with_checkpoint(&self.options, checkpoint, &run);
-                found.inspect_err(|error| checkpoint::note_left(folder, error))?
+                let pca = cohort.pca_with_checkpoint(&self.options, checkpoint, &run);
+                pca.inspect_err(|error| checkpoint::note_left(folder, error))?
             }
             _ => cohort.pca(&self.options, &run)?,
         };

@@ -71,8 +71,8 @@ pub(super) fn describe(
         report.line("genotypes", format!("{place}: {}", pca.residency_reason));
     }
     let passes = text::plural(pca.passes.into(), "pass");
-    let found = if pca.found > 0 { format!(" ({} before a stop)", pca.found) } else { String::new() };
-    report.line("", format!("{passes}{found}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
+    let resumed = if pca.found > 0 { format!(" ({} before a stop)", pca.found) } else { String::new() };
+    report.line("", format!("{passes}{resumed}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
     report.seconds();
     // The calling thread spent the remaining time on factorisations in f64.
     let solve = time.saturating_sub(pca.stats.stalled + pca.stats.upload + pca.stats.compute);

@@ -326,9 +326,9 @@ fn describe(report: &mut Report, args: &SvdArgs, options: &StoredSvdOptions, inp
     report.line("method", format!("{method} ({}): {}", svd.route.name(), svd.reason));
     let scaled = if args.scale { ", scaled" } else { "" };
     let (passes, center) = (text::plural(svd.readings.into(), "pass"), name_of(CENTERS, &args.center));
-    let found = match u64::from(svd.found) {
+    let resumed = match u64::from(svd.found) {
         0 => String::new(),
-        found => format!(", {} from before a stop", text::plural(found, "product")),
+        resumed => format!(", {} from before a stop", text::plural(resumed, "product")),
     };
     report.line("", format!("{passes}{found}, center {center}{scaled}{}", report.peaks(", ")));
 }

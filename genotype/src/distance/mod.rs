@@ -88,10 +88,10 @@ impl<'a> SamplePairs<'a> {
         let (adding, cohort) = Accumulator::load(genotypes, device, options, None, beside, run)?;
         let counts = adding.variants.counts(OP)?;
         let several = Several::new(&cohort, options, run)?;
-        let found = several.finish(adding, &cohort, options, beside, run)?;
+        let matrices = several.finish(adding, &cohort, options, beside, run)?;
         let merged = !options.tells_alleles(genotypes.ploidy());
         let facts = DistanceFacts::of_cohort(&cohort, options, counts, several.len(), merged);
-        Distances::new(found, facts, genotypes)
+        Distances::new(matrices, facts, genotypes)
     }
 }
 

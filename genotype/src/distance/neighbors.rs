@@ -97,11 +97,11 @@ pub fn sample_neighbors<'a>(
             (nearest, not_numbers, bands.facts(), Some(count))
         }
         None => {
-            let all = pairs.distances(device, options, beside, run).map_err(of_all)?;
+            let distances = pairs.distances(device, options, beside, run).map_err(of_all)?;
             let mut nearest = start()?;
             match others {
-                Some(_) => nearest.offer_others(0, all.matrix)?,
-                None => nearest.offer(0, 0, all.matrix)?,
+                Some(_) => nearest.offer_others(0, distances.matrix)?,
+                None => nearest.offer(0, 0, distances.matrix)?,
             }
             (nearest, all.undefined, all.facts, None)
         }

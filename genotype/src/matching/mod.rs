@@ -103,12 +103,12 @@ pub struct VariantMatches {
 /// let (of_known, of_new) = (genotypes(&[0, 2])?, genotypes(&[1, 0, 2])?);
 /// let (device, run) = (Device::cpu(), Run::default());
 /// let index = VariantIndex::of_genotypes(MatchBy::Position, &of_known, &[&known], &run)?;
-/// let found = index.matches(&of_new, &[&new], None, &device, &run)?;
-/// assert_eq!(found.matches, [Some(Match::Swapped(1)), None, Some(Match::Same(0))]);
-/// assert_eq!((found.counts.reference.used, found.counts.genotypes.not_in_reference), (2, 1));
+/// let variants = index.matches(&of_new, &[&new], None, &device, &run)?;
+/// assert_eq!(variants.matches, [Some(Match::Swapped(1)), None, Some(Match::Same(0))]);
+/// assert_eq!((variants.counts.reference.used, variants.counts.genotypes.not_in_reference), (2, 1));
 ///
 /// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
-/// let pairs = SamplePairs::between(&of_new, &of_known, &found.matches);
+/// let pairs = SamplePairs::between(&of_new, &of_known, &variants.matches);
 /// let result = distances(pairs, &device, &options, &run)?;
 /// assert_eq!(result.matrix.row(0), [1.0 + 2.0]);
 /// # Ok::<(), teatime::Error>(())

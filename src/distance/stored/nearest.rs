@@ -7,9 +7,11 @@ use crate::{
     Budget, Element, Error, Needs, Result, Run, Status, Tensor,
     distance::{
         Metric, NearestSoFar, Neighbors,
-        job::{DistanceBlock, Measure, Pipeline, most},
-        neighbors::neighbors,
+        job::{Measure, Pipeline, most},
+        neighbors::{finished, neighbors},
+        on_device::BlockSums,
         precision::{PLAIN, table},
+        search::Search,
         sums::{PreparedObservations, largest},
     },
     extent::to_usize,
@@ -33,8 +35,12 @@ const NAMES: [&str; 2] = ["x", "y"];
 /// The tables of the boxes of x and of y.
 type Tables = [Vec<Arc<Tensor<f32>>>; 2];
 
-/// A search for neighbors among stored observations.
-struct Search<'a> {
+/// A sink for two boxes whose observations are paired with each other.
+type PairsOfBoxes<'a, T> =
+    dyn FnMut(&PreparedObservations<'_, T>, &PreparedObservations<'_, T>) -> Result<()> + 'a;
+
+/// A search for neighbors among stored observations, some of which stay on the device while the others pass.
+struct BoxSearch<'a> {
     reading: &'a StoredOperands,
     run: &'a Run,
     measure: Measure,
@@ -46,22 +52,30 @@ struct Search<'a> {
     staying: usize,
     /// The number of observations along each side of a block of pairs.
     side: u64,
+    /// The numbers of observations that are paired.
+    extents: [u64; 2],
+    k: u64,
+    /// True if the device finds the nearest, otherwise the host does.
+    on_device: bool,
 }
 
-impl<'a> Search<'a> {
+impl<'a> BoxSearch<'a> {
     /// Creates the search with the largest boxes that fit memory together with the sums of pairs.
     ///
     /// # Errors
     /// [`Error::Budget`]; [`Error::Limit`].
-    fn within(reading: &'a StoredOperands, measure: Measure, k: usize, run: &'a Run) -> Result<Self> {
+    fn within(
+        reading: &'a StoredOperands,
+        measure: Measure,
+        (extents, k, on_device): ([u64; 2], u64, bool),
+        run: &'a Run,
+    ) -> Result<Self> {
         let (device, tile) = (&measure.device, u64::from(TILE));
         let observations = reading.observations();
         let tables = Needs::device(if measure.wide { 24 } else { 12 }) * observations;
-        let known = NearestSoFar::needs(reading.counts[0], k as u64)
-            + Needs::host(OBSERVATION) * observations
-            + tables;
+        let [kept, pair] = needs(&measure, (extents, k, on_device));
+        let known = kept + Needs::host(OBSERVATION) * observations + tables;
         let of_observation = reading.features.saturating_mul(reading.staged.size()).max(1);
-        let pair = measure.pair_needs();
         let largest = reading.counts.iter().copied().max().unwrap_or(0).max(1);
         let of_box = (BOX / of_observation).max(1).next_multiple_of(most(device));
         let of_box = of_box.min(largest.checked_next_power_of_two().unwrap_or(u64::MAX));
@@ -83,57 +97,85 @@ impl<'a> Search<'a> {
         let first = (pair * pairs).on(device);
         let memory =
             Budget::default().host(first.host + left.host / 3).device(first.device + left.device / 3);
-        let side = measure.side(Needs::default(), &memory)?;
+        let side = measure.side_of(pair, Needs::default(), &memory)?;
         let ahead = plans.iter().map(|plan| plan.ahead(device.threads() as u64)).max().unwrap_or(0);
         let ahead = ahead.min(left.host / 8);
         let more = (pair * (side * side).saturating_sub(pairs)).on(device);
         let taken = more.of_tensors(device) + if device.shares_host_memory() { ahead } else { 0 };
         let staying = to_usize(least + left.of_tensors(device).saturating_sub(taken) / block.max(1));
         let plans = reading.with_bytes(plans, ahead);
-        Ok(Self { reading, run, measure, plans, of_box, staying, side })
+        Ok(Self { reading, run, measure, plans, of_box, staying, side, extents, k, on_device })
     }
 
     /// Returns the k nearest. Progress reports two passes: the first reads and prepares all observations, the second computes distances.
     ///
     /// # Errors
     /// As [`neighbors_stored`](super::neighbors_stored).
-    fn find<T: Element>(mut self, k: usize, stats: &mut StreamStats) -> Result<Neighbors> {
-        let (mut first_strip, tables) = self.prepare::<T>(stats)?;
-        let (search, m) = (&self, self.reading.counts[0]);
-        let how = (search.reading.others().is_none(), search.measure.is_lower());
-        let (device, largest_first) = (&search.measure.device, search.measure.metric == Metric::InnerProduct);
-        let mut nearest = NearestSoFar::new(device, to_usize(m), k, largest_first)?;
-        let sink = |block: &mut DistanceBlock| nearest.take_block(block, how);
-        let mut pipeline = Pipeline::new(&search.measure, search.side, search.run, sink);
-        for first in (0..search.boxes(0)).step_by(search.staying) {
-            let strip = first..search.boxes(0).min(first.saturating_add(search.staying));
+    fn find<T: Element>(mut self, stats: &mut StreamStats) -> Result<Neighbors> {
+        let (first_strip, tables) = self.prepare::<T>(stats)?;
+        let (search, extents) = (&self, self.extents);
+        let (measure, side, run) = (&search.measure, search.side, search.run);
+        let nearest = if search.on_device {
+            let mut found = Search::new(measure, extents, search.k, side)?;
+            let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, run)?;
+            search.each_strip(first_strip, &tables, stats, &mut |x, y| {
+                sums.add(x, y, |sums, rows, columns| found.offer(sums, rows, columns), drop)
+            })?;
+            let started = Instant::now();
+            let nearest = finished(measure, found.into_tensors())?;
+            stats.compute += started.elapsed();
+            nearest
+        } else {
+            let how = (measure.is_self, measure.is_lower());
+            let [m, k] = [extents[0], search.k].map(to_usize);
+            let mut nearest =
+                NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
+            let mut pipeline = Pipeline::new(measure, side, run, |block| nearest.take_block(block, how));
+            search.each_strip(first_strip, &tables, stats, &mut |x, y| {
+                pipeline.add((x, x.range()), (y, y.range()))
+            })?;
+            let started = Instant::now();
+            pipeline.finish()?;
+            stats.compute += started.elapsed();
+            nearest.finish()?
+        };
+        let mut status = Status::new(1, 2, extents[0]);
+        status.rows = extents[0];
+        run.progress.tell(status);
+        Ok(nearest)
+    }
+
+    /// Passes each box of x with each box that it is paired with to `sink`, strip by strip. The boxes of the first strip are on the device.
+    fn each_strip<T: Element>(
+        &self,
+        mut first_strip: Vec<Tensor<T>>,
+        tables: &Tables,
+        stats: &mut StreamStats,
+        sink: &mut PairsOfBoxes<'_, T>,
+    ) -> Result<()> {
+        for first in (0..self.boxes(0)).step_by(self.staying) {
+            let strip = first..self.boxes(0).min(first.saturating_add(self.staying));
             let mut here = take(&mut first_strip);
             if first > 0 {
-                search.each(0, strip.clone(), stats, &mut |_, x| {
+                self.each(0, strip.clone(), stats, &mut |_, x| {
                     here.push(x);
                     Ok(())
                 })?;
             }
-            search.strip(strip, &here, &tables, &mut pipeline, stats)?;
+            self.strip(strip, &here, tables, stats, sink)?;
         }
-        let started = Instant::now();
-        pipeline.finish()?;
-        stats.compute += started.elapsed();
-        let mut status = Status::new(1, 2, m);
-        status.rows = m;
-        search.run.progress.tell(status);
-        nearest.finish()
+        Ok(())
     }
 
-    /// Computes the distances from a strip's boxes, which are on the device, to all of y, or to the strip itself and preceding boxes of x (all
-    /// boxes unless symmetric).
+    /// Passes each box of a strip, which is on the device, to `sink` with each box of y, or with those of the strip itself and the preceding
+    /// boxes of x (all boxes unless symmetric).
     fn strip<T: Element>(
         &self,
         strip: Range<usize>,
         here: &[Tensor<T>],
         tables: &Tables,
-        pipeline: &mut Pipeline<'_, impl FnMut(&mut DistanceBlock)>,
         stats: &mut StreamStats,
+        sink: &mut PairsOfBoxes<'_, T>,
     ) -> Result<()> {
         let (is_self, is_lower) = (self.reading.others().is_none(), self.measure.is_lower());
         let of_columns = usize::from(!is_self);
@@ -152,7 +194,7 @@ impl<'a> Search<'a> {
         let mut column = |number: usize, y: &Tensor<T>| -> Result<()> {
             let y = &self.operand((of_columns, number), y, tables)?;
             let mut below = rows.iter().filter(|x| !is_lower || x.range().start >= y.range().start);
-            below.try_for_each(|x| pipeline.add((x, x.range()), (y, y.range())))?;
+            below.try_for_each(|x| sink(x, y))?;
             // The last block is still in transfer.
             status.rows = start + (end - start) / columns.max(1) * number as u64;
             self.run.progress.tell(status);
@@ -258,6 +300,15 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Returns the memory of the results and the nearest so far, and that of a pair in a block.
+fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> [Needs; 2] {
+    let [kept, pair] = match on_device {
+        true => measure.search_needs(extents, k),
+        false => [Needs::default(), measure.pair_needs()],
+    };
+    [kept + NearestSoFar::needs(extents[0], k), pair]
+}
+
 /// Returns the k nearest neighbors, as [`neighbors`] does if all observations fit the device.
 ///
 /// # Errors
@@ -268,31 +319,31 @@ pub(super) fn nearest<T: Element>(
     run: &Run,
     stats: &mut StreamStats,
 ) -> Result<Neighbors> {
-    let measure = reading.measure::<T>()?;
-    let of_search = NearestSoFar::needs(reading.counts[0], k as u64);
+    let (measure, k) = (reading.measure::<T>()?, k as u64);
     let extents = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
-    let finds_all = !measure.device.shares_host_memory() && measure.can_search(extents, k as u64);
-    let [kept, pair] = match finds_all {
-        true => measure.search_needs(extents, k as u64),
-        false => [Needs::default(), measure.pair_needs()],
-    };
-    let loaded = reading.to_load(&run.memory, of_search + kept + pair);
-    let side = loaded.and_then(|(_, rest)| match finds_all {
-        true => measure.search_side(extents, k as u64, of_search, &rest),
-        false => measure.side(of_search, &rest),
-    });
+    let on_device = measure.finds_nearest(extents, k);
+    let [kept, pair] = needs(&measure, (extents, k, on_device));
+    let loaded = reading.to_load(&run.memory, kept + pair);
+    let side = loaded.and_then(|(_, rest)| measure.side_of(pair, kept, &rest));
     let resident = |stats: &mut StreamStats| {
         let (tensors, rest, _) = reading.load::<T>(run, Needs::default(), stats)?;
         let started = Instant::now();
-        let result = neighbors(&tensors[0], tensors.get(1), k, reading.metric, &reading.options, &rest);
+        let result =
+            neighbors(&tensors[0], tensors.get(1), to_usize(k), reading.metric, &reading.options, &rest);
         stats.compute += started.elapsed();
         result
     };
     if side.as_ref().is_ok_and(|&side| side >= u64::from(TILE)) {
         return resident(stats);
     }
-    match (Search::within(reading, measure, k, run), side) {
-        (Ok(search), _) => search.find::<T>(k, stats),
+    let boxes = |measure, on_device| BoxSearch::within(reading, measure, (extents, k, on_device), run);
+    let planned = match boxes(measure, on_device) {
+        // Without lists of the nearest, the device may have room.
+        Err(Error::Budget { .. }) if on_device => boxes(reading.measure::<T>()?, false),
+        planned => planned,
+    };
+    match (planned, side) {
+        (Ok(search), _) => search.find::<T>(stats),
         // Small blocks of pairs are better than failing.
         (Err(Error::Budget { .. }), Ok(_)) => resident(stats),
         (Err(error), Err(of_all)) => Err(error.or_of_less_memory(of_all)),

@@ -26,10 +26,10 @@ impl CpuBytes {
     pub(super) fn new(bytes: u64) -> Result<Self> {
         let len = to_usize(Self::size(bytes));
         let lacking = |_| Error::OutOfMemory { requested: bytes, free: None };
-        let all = len.saturating_add(63);
+        let padded = len.saturating_add(63);
         let mut room =
-            fresh::DEVICES.take(all).map_or_else(|| fresh::zeros::<u8>(all).map_err(lacking), Ok)?;
-        room.resize(room.len().max(all), 0);
+            fresh::DEVICES.take(padded).map_or_else(|| fresh::zeros::<u8>(padded).map_err(lacking), Ok)?;
+        room.resize(room.len().max(padded), 0);
         Ok(Self::Own { first: room.as_ptr().align_offset(64), len, room })
     }
 
@@ -55,6 +55,14 @@ impl CpuBytes {
 
     pub(super) fn len(&self) -> usize {
         self.bytes().len()
+    }
+
+    /// Returns the bytes of memory that the buffer takes, with those by which it is aligned.
+    pub(super) fn capacity(&self) -> u64 {
+        match self {
+            Self::Own { room, .. } => room.capacity() as u64,
+            Self::Lent(bytes) => bytes.len() as u64,
+        }
     }
 }
 
@@ -91,6 +99,16 @@ impl HostLines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::cpu::FREE_BYTES;
+
+    /// Buffers of 64 MiB together are kept when they are freed.
+    #[test]
+    fn there_is_room_for_the_ends_of_buffers() {
+        for count in [1, 2, 64] {
+            let buffer = CpuBytes::new((64 << 20) / count).unwrap();
+            assert!(count * buffer.capacity() <= FREE_BYTES, "{count} of {}", buffer.capacity());
+        }
+    }
 
     #[test]
     fn buffers_start_at_a_line() {

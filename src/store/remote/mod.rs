@@ -290,9 +290,9 @@ impl Storage for RemoteStorage {
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
         let path = self.path(prefix)?;
-        let found =
+        let listing =
             self.wait(async { self.store.list_with_delimiter(Some(&path)).await.map_err(Fault::Request) })?;
-        Ok(found.common_prefixes.iter().filter_map(|path| Some(path.filename()?.to_owned())).collect())
+        Ok(listing.common_prefixes.iter().filter_map(|path| Some(path.filename()?.to_owned())).collect())
     }
 }
 

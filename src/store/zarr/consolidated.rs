@@ -55,16 +55,16 @@ pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dy
     let v2 = if root.is_none() { read_json(&documents, ".zmetadata")? } else { None };
     let root = root.unwrap_or_default();
     let nodes = root.pointer("/consolidated_metadata/metadata").and_then(Value::as_object);
-    let all = v2.as_ref().and_then(|v2| v2.get("metadata")?.as_object());
-    documents.is_all = nodes.is_some() || all.is_some() || root["node_type"] == "array";
+    let listed = v2.as_ref().and_then(|v2| v2.get("metadata")?.as_object());
+    documents.is_all = nodes.is_some() || listed.is_some() || root["node_type"] == "array";
     if !documents.is_all && root.is_object() {
         // A store of version 3 has no such document.
         let other = documents.document(".zgroup");
         documents.denies_absent = other.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     }
     let nodes = nodes.into_iter().flatten().map(|(path, node)| (join(path, "zarr.json"), node));
-    let all = all.into_iter().flatten().map(|(key, document)| (key.clone(), document));
-    for (key, document) in nodes.chain(all) {
+    let listed = listed.into_iter().flatten().map(|(key, document)| (key.clone(), document));
+    for (key, document) in nodes.chain(listed) {
         documents.known().insert(key, Some(document.to_string().into_bytes().into()));
     }
     Ok(Arc::new(documents))

@@ -241,11 +241,11 @@ impl<'a> Measure<'a> {
                 measured.rows.par_extend(elements.par_chunks_exact(n).map(filled));
             }
         });
-        let all = || groups.iter().flatten();
-        if self.is_f32 && all().any(|moments| !moments.mean.is_finite()) {
+        let moments = || groups.iter().flatten();
+        if self.is_f32 && moments().any(|moments| !moments.mean.is_finite()) {
             self.check_finite(bytes, first)?;
         }
-        let present: f64 = all().map(|moments| moments.count).sum();
+        let present: f64 = moments().map(|moments| moments.count).sum();
         if measured.missing.is_none() && present < elements.len() as f64 {
             let place = elements.iter().position(|x| (*x).into().is_nan()).map(|at| at as u64);
             measured.missing = place.map(|place| [first + place / self.columns, place % self.columns]);
@@ -306,8 +306,8 @@ impl Standardized {
 
     /// Returns a digest of what replaces, centres and scales elements, and so of their moments.
     pub(super) fn digest(&self) -> u64 {
-        let all = [&self.fill[..], &self.shift, &self.factor, self.rows.as_flattened()];
-        all.iter().fold(0, |state, values| digest(state, bytemuck::cast_slice(values)))
+        let tables = [&self.fill[..], &self.shift, &self.factor, self.rows.as_flattened()];
+        tables.iter().fold(0, |state, values| digest(state, bytemuck::cast_slice(values)))
     }
 }
 
@@ -435,9 +435,9 @@ impl Measure<'_> {
         let array = self.plan.array_of(row);
         if !self.options.missing_mean {
             let (s, are) = if missing == 1 { ("", "is") } else { ("s", "are") };
-            let all = if self.arrays.len() > 1 { " of all arrays" } else { "" };
+            let of_arrays = if self.arrays.len() > 1 { " of all arrays" } else { "" };
             let place = format!("row {}, column {column}", row - self.before(array));
-            let why = format!("{missing} element{s}{all} {are} NaN or missing, first in {place}");
+            let why = format!("{missing} element{s}{of_arrays} {are} NaN or missing, first in {place}");
             return Err(Error::store(array.name(), why));
         }
         let empty = measured.columns.iter().position(|moments| moments.count == 0.0);
