@@ -1,5 +1,6 @@
-//! OME-Zarr images, [version 0.4](https://ngff.openmicroscopy.org/0.4/) and [0.5](https://ngff.openmicroscopy.org/0.5/). An image
-//! consists of several arrays, its levels, from the full size to small sizes, with axes, pixel sizes and units.
+//! OME-Zarr images: the versions 0.1 to [0.5](https://ngff.openmicroscopy.org/0.5/) are read, and
+//! [0.4](https://ngff.openmicroscopy.org/0.4/) and 0.5 written. An image consists of several arrays, its levels, from the full size to small
+//! sizes, with axes, pixel sizes and units.
 //!
 //! | concept | item | |
 //! |---|---|---|

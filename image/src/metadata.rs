@@ -12,7 +12,13 @@ use crate::entry::Entry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OmeVersion {
-    /// Version 0.4, whose arrays are of Zarr version 2.
+    /// Version 0.1, whose images have the axes `t`, `c`, `z`, `y` and `x`. Up to version 0.4, arrays are of Zarr version 2.
+    V01,
+    /// Version 0.2, which has another separator in the names of chunks.
+    V02,
+    /// Version 0.3, which names the axes.
+    V03,
+    /// Version 0.4, which also has kinds of axes, units and transformations.
     V04,
     /// Version 0.5, whose arrays are of Zarr version 3.
     V05,
@@ -44,17 +50,17 @@ impl Metadata {
             return Ok(json);
         }
         let ome = json.get("attributes").get("ome");
-        is_version(&ome.get("version"), "0.5")?;
+        version(&ome.get("version"), &[("0.5", OmeVersion::V05)])?;
         Ok(ome)
     }
 }
 
-/// Refuses an entry with a version other than the expected one.
-pub(crate) fn is_version(entry: &Entry<'_>, expected: &str) -> Result<()> {
-    match entry.text_or_none()? {
-        Some(found) if found != expected => {
-            Err(entry.refuse(&format!("{expected:?}: versions 0.4 and 0.5 of OME-Zarr are read")))
-        }
-        _ => Ok(()),
-    }
+/// Returns the version that an entry names, which is the first of `versions` if it names none.
+pub(crate) fn version(entry: &Entry<'_>, versions: &[(&str, OmeVersion)]) -> Result<OmeVersion> {
+    let named = entry.text_or_none()?;
+    let known = versions.iter().find(|(name, _)| named.is_none_or(|named| named == *name));
+    let (first, _) = versions[0];
+    known
+        .map(|(_, version)| *version)
+        .ok_or_else(|| entry.refuse(&format!("{first:?}: versions 0.1 to 0.5 of OME-Zarr are read")))
 }

@@ -12,8 +12,15 @@ use crate::{
     axis::{self, Axis, MOST_AXES},
     elsewhere,
     entry::Entry,
-    metadata::{Metadata, OmeVersion, is_version},
+    metadata::{Metadata, OmeVersion, version},
 };
+
+/// The versions whose arrays are of Zarr version 2.
+const OF_ZARR_2: [(&str, OmeVersion); 4] =
+    [("0.4", OmeVersion::V04), ("0.3", OmeVersion::V03), ("0.2", OmeVersion::V02), ("0.1", OmeVersion::V01)];
+
+/// The axes of images of the versions 0.1 and 0.2.
+const FIRST_AXES: [&str; MOST_AXES] = ["t", "c", "z", "y", "x"];
 
 /// One size of an image.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,9 +52,12 @@ impl Multiscale {
     /// The image may also be part of a plate or of bioformats2raw's output; then `path` is the image's own folder. Axes without a type are
     /// classified by their names: `z`, `y` and `x` are spatial, `t` is time, and `c` is channels.
     ///
+    /// Images before version 0.4 have neither units nor scales: a pixel of the first level has the size 1, and that of another level has
+    /// the ratio of the levels' extents.
+    ///
     /// # Errors
     /// - [`Error::Store`]: there is no image at `path` (for another OME-Zarr group, such as a plate, the error names the images in it); the
-    ///   version is neither 0.4 nor 0.5; the folder holds several images; or the metadata are damaged, such as a scale that is not above
+    ///   version is not one of 0.1 to 0.5; the folder holds several images; or the metadata are damaged, such as a scale that is not above
     ///   0: the error names the file, the key and the expected value.
     /// - [`Error::Io`]: the metadata cannot be read.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -79,10 +89,18 @@ impl Multiscale {
         let [image] = items.as_slice() else {
             return Err(multiscales.refuse(&format!("one image: there are {}", items.len())));
         };
-        if metadata.version == OmeVersion::V04 {
-            is_version(&image.get("version"), "0.4")?;
-        }
-        let axes = read_axes(&image.get("axes"))?;
+        let version = match metadata.version {
+            OmeVersion::V05 => OmeVersion::V05,
+            _ => version(&image.get("version"), &OF_ZARR_2)?,
+        };
+        let axes = match version {
+            OmeVersion::V01 | OmeVersion::V02 => FIRST_AXES.map(|name| Axis::new(name, None, None)).into(),
+            _ => read_axes(&image.get("axes"), version)?,
+        };
+        let levels = match version {
+            OmeVersion::V04 | OmeVersion::V05 => read_levels(image, axes.len())?,
+            _ => read_plain_levels(storage, path, image, axes.len())?,
+        };
         let omero = ome.find("omero").map(|omero| match omero.value() {
             Some(Value::Object(omero)) => Ok(omero.clone()),
             _ => Err(omero.refuse("an object")),
@@ -90,9 +108,9 @@ impl Multiscale {
         Ok(Self {
             storage: Arc::clone(storage),
             path: path.to_owned(),
-            version: metadata.version,
+            version,
             name: image.get("name").text_or_none()?.map(str::to_owned),
-            levels: read_levels(image, axes.len())?,
+            levels,
             axes,
             omero: omero.transpose()?,
         })
@@ -142,7 +160,7 @@ impl Multiscale {
             let why = format_args!("has {found} axes, expected the {axes} of its image: {}", self.names());
             return Err(Error::store(array.name(), why));
         }
-        // In version 0.4, names of axes are not part of the format.
+        // Up to version 0.4, names of axes are not part of the format.
         let names = array.dimension_names();
         if self.version == OmeVersion::V05
             && !names.is_empty()
@@ -219,12 +237,15 @@ impl Multiscale {
     }
 }
 
-fn read_axes(entry: &Entry<'_>) -> Result<Vec<Axis>> {
+fn read_axes(entry: &Entry<'_>, version: OmeVersion) -> Result<Vec<Axis>> {
     let items = entry.items()?;
     if items.len() > MOST_AXES {
         return Err(entry.refuse(&format!("at most {MOST_AXES} axes: there are {}", items.len())));
     }
     let axis = |item: &Entry<'_>| {
+        if version == OmeVersion::V03 {
+            return Ok(Axis::new(item.text()?, None, None));
+        }
         let (kind, unit) = (item.get("type").text_or_none()?, item.get("unit").text_or_none()?);
         Ok(Axis::new(item.get("name").text()?, kind, unit))
     };
@@ -232,20 +253,52 @@ fn read_axes(entry: &Entry<'_>) -> Result<Vec<Axis>> {
     axis::misfit(&axes).map_or(Ok(axes), |why| Err(entry.refuse(&format!("axes of an image: {why}"))))
 }
 
-fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
+/// Returns the entries of the levels, with their paths.
+fn datasets<'a>(image: &Entry<'a>) -> Result<Vec<(Entry<'a>, String)>> {
     let datasets = image.get("datasets");
     let items = datasets.items()?;
     if items.is_empty() {
         return Err(datasets.refuse("at least one level"));
     }
+    let path = |item: Entry<'a>| {
+        let path = item.get("path");
+        let path = key_within(path.text()?).ok_or_else(|| path.refuse("a path within the image"))?;
+        Ok((item, path))
+    };
+    items.into_iter().map(path).collect()
+}
+
+/// Reads levels without transformations, whose scales follow from the extents of their arrays.
+fn read_plain_levels(
+    storage: &Arc<dyn Storage>,
+    image_path: &str,
+    image: &Entry<'_>,
+    axes: usize,
+) -> Result<Vec<Level>> {
+    let mut whole = vec![0; axes];
+    let level = |(at, (_, path)): (usize, (Entry<'_>, String))| {
+        let array = ZarrArray::open_in(storage, &join(image_path, &path), MissingChunk::Fill)?;
+        let shape = array.shape();
+        if shape.len() != axes {
+            let why = format_args!("has {} axes, expected the {axes} of its image", shape.len());
+            return Err(Error::store(array.name(), why));
+        }
+        if at == 0 {
+            whole.copy_from_slice(shape);
+        }
+        let scale = whole.iter().zip(shape).map(|(&whole, &len)| whole.max(1) as f64 / len.max(1) as f64);
+        Ok(Level { path, scale: scale.collect(), translation: vec![0.0; axes] })
+    };
+    datasets(image)?.into_iter().enumerate().map(level).collect()
+}
+
+fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
     // These transformations apply after the levels' own.
     let (all, moved) = match image.find("coordinateTransformations") {
         Some(entry) => read_transformations(&entry, axes)?,
         None => (vec![1.0; axes], vec![0.0; axes]),
     };
-    let level = |item: &Entry<'_>| {
-        let path = item.get("path");
-        let path = key_within(path.text()?).ok_or_else(|| path.refuse("a path within the image"))?;
+    let level = |(item, path): (Entry<'_>, String)| {
         let entry = item.get("coordinateTransformations");
         let (mut scale, mut translation) = read_transformations(&entry, axes)?;
         for axis in 0..axes {
@@ -258,7 +311,7 @@ fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
         }
         Ok(Level { path, scale, translation })
     };
-    items.iter().map(level).collect()
+    datasets(image)?.into_iter().map(level).collect()
 }
 
 /// Reads a scale, followed by an optional translation.

@@ -63,7 +63,7 @@ pub(super) fn zarr(
         with_checksum(&mut spec, args);
         return Ok((ArrayWriter::resume(Arc::new(Folder::new(path).durable()), "", spec)?, None));
     };
-    if source.version() == OmeVersion::V04 {
+    if source.version() != OmeVersion::V05 {
         spec.format = ZarrFormat::V2;
     }
     with_checksum(&mut spec, args);

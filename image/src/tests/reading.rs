@@ -45,6 +45,41 @@ fn images_of_ome_zarr() {
     }
 }
 
+/// Images before version 0.4 have neither kinds of axes, units nor scales.
+#[test]
+fn images_of_early_versions() {
+    for (name, version, axes) in [
+        ("0.1", OmeVersion::V01, None),
+        ("0.2", OmeVersion::V02, None),
+        ("0.3", OmeVersion::V03, Some(["t", "c", "z", "y", "x"])),
+    ] {
+        let values = values_of("ome_0.4.zarr");
+        let mut image = json!({ "version": name, "datasets": [{ "path": "s0" }, { "path": "s1" }] });
+        if let Some(axes) = axes {
+            image["axes"] = json!(axes);
+        }
+        values.set(".zattrs", json!({ "multiscales": [image] }).to_string());
+        let image = Multiscale::open_in(&storage(&values), "").unwrap();
+        assert_eq!((image.version(), image.name()), (version, None));
+        let expected = five_axes().into_iter().map(|axis| Axis { unit: None, ..axis });
+        assert!(image.axes().iter().cloned().eq(expected));
+        let [whole, half] = image.levels() else { panic!("{:?}", image.levels()) };
+        assert_eq!((&whole.scale, &half.scale), (&vec![1.0; 5], &vec![1.0, 1.0, 1.0, 2.0, 2.0]));
+        assert_eq!(half.translation, [0.0; 5]);
+        let level = image.level(0, MissingChunk::Fill).unwrap();
+        assert!(elements::<u16>(Arc::new(level)).into_iter().eq(0..960), "{name}");
+
+        // An image of version 0.4 does not name its axes by strings alone.
+        let text = String::from_utf8(values.all()[".zattrs"].to_vec()).unwrap();
+        values.set(".zattrs", text.replace(name, "0.4"));
+        refused(Multiscale::open_in(&storage(&values), ""), &["multiscales[0].axes"]);
+    }
+    let values = values_of("ome_0.4.zarr");
+    let image = json!({ "version": "0.3", "axes": ["y", "x"], "datasets": [{ "path": "s0" }] });
+    values.set(".zattrs", json!({ "multiscales": [image] }).to_string());
+    refused(Multiscale::open_in(&storage(&values), ""), &["s0 has 5 axes, expected the 2"]);
+}
+
 #[test]
 fn images_of_bioio_and_ngff_zarr() {
     let image = open("bioio.zarr");
@@ -202,8 +237,8 @@ fn damaged_metadata() {
 
     let values = values_of("ome_0.4.zarr");
     let text = String::from_utf8(values.all()[".zattrs"].to_vec()).unwrap();
-    values.set(".zattrs", text.replace("\"0.4\"", "\"0.3\""));
-    refused(Multiscale::open_in(&storage(&values), ""), &[".zattrs", "multiscales[0].version` is \"0.3\""]);
+    values.set(".zattrs", text.replace("\"0.4\"", "\"0.9\""));
+    refused(Multiscale::open_in(&storage(&values), ""), &[".zattrs", "multiscales[0].version` is \"0.9\""]);
     values.set(".zattrs", &text[..text.len() / 2]);
     refused(Multiscale::open_in(&storage(&values), ""), &[".zattrs", "is not valid JSON"]);
 }

@@ -83,7 +83,7 @@ impl Chain {
             Self::Plain(codecs) => codecs.decode(encoded, spec, leave),
             Self::Sharded(shard, bytes) => {
                 let cap = Size::AtMost(self.encoded_cap(spec));
-                Ok((shard.decode(&bytes.decode(encoded, cap, cap)?, spec, extent, fill)?, None))
+                Ok((shard.decode(&bytes.decode(encoded, cap)?, spec, extent, fill)?, None))
             }
         }
     }

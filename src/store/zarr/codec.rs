@@ -6,20 +6,27 @@ use serde_json::Value;
 use zarrs::metadata::v3::MetadataV3;
 
 use super::{
+    filter::Filter,
     guard::{BytesCodec, Decoded, Size, Why, in_order},
     layout,
 };
 use crate::store::BitPlanes;
 
 /// The codecs that errors about other codecs list.
-pub(crate) const SUPPORTED: &str =
-    "blosc, zstd, gzip, zlib, crc32c, bytes, transpose, sharding_indexed and vlen-utf8 are supported";
+pub(crate) const SUPPORTED: &str = "blosc, zstd, gzip, zlib, lz4, bz2, lzma, crc32c, fletcher32, shuffle, delta, fixedscaleoffset, \
+    quantize, bitround, astype, packbits, bytes, transpose, sharding_indexed and vlen-utf8 are supported";
 
 /// The bytes that an encoded chunk may take beyond nine eighths of its decoded size.
 const ENCODED_SLACK: usize = 64 << 10;
 
 /// The largest block, in bytes, that blosc chooses by itself.
 const BLOSC_BLOCK: usize = 1 << 20;
+
+/// Python's number of the format of LZMA without a header.
+const RAW_LZMA: u64 = 3;
+
+/// The memory in bytes that a decoder of bz2 takes, at most.
+const BZ2: u64 = 4 << 20;
 
 /// The maximum number of bytes of one chunk of variable-length strings, whose decoded size the metadata do not give.
 pub(crate) const MAX_TEXT_BYTES: usize = 256 << 20;
@@ -72,14 +79,19 @@ impl Codecs {
 
     /// Parses `codecs` for chunks of `spec`.
     pub(crate) fn parse(codecs: &[MetadataV3], spec: &ChunkSpec) -> Why<Self> {
-        let mut transpose = None;
+        let (mut transpose, mut filters) = (None, Vec::new());
         for (at, codec) in codecs.iter().enumerate() {
             let name = codec.name();
-            if bytes_codec(codec).is_some() {
-                return Err(format!("codec `{name}` comes before the one that makes bytes"));
+            match bytes_codec(codec)? {
+                Some(filter @ BytesCodec::Filter(kind)) if kind.is_of_elements() => {
+                    filters.push(filter);
+                    continue;
+                }
+                Some(_) => return Err(format!("codec `{name}` comes before the one that makes bytes")),
+                None => {}
             }
             let to_bytes = match name {
-                "transpose" if transpose.is_none() => {
+                "transpose" if transpose.is_none() && filters.is_empty() => {
                     transpose = Some(parse_order(codec, spec.shape.len())?);
                     continue;
                 }
@@ -92,7 +104,14 @@ impl Codecs {
             if text != (spec.size == 0) || (text && transpose.is_some()) {
                 return Err("its codecs do not fit its data type".to_owned());
             }
-            return Ok(Self { transpose, to_bytes, bytes: BytesCodecs::parse(&codecs[at + 1..])? });
+            if matches!(to_bytes, ToBytes::Plain { big_endian: true }) && !filters.is_empty() && spec.unit > 1
+            {
+                return Err("filters before a `bytes` codec that is big-endian are not supported".to_owned());
+            }
+            let bytes =
+                BytesCodecs(filters.into_iter().chain(BytesCodecs::parse(&codecs[at + 1..])?.0).collect());
+            bytes.check_filters(if text { 1 } else { spec.unit })?;
+            return Ok(Self { transpose, to_bytes, bytes });
         }
         Err(format!("no codec makes bytes of its elements; {SUPPORTED}"))
     }
@@ -101,7 +120,10 @@ impl Codecs {
     pub(crate) fn encoded_cap(&self, spec: &ChunkSpec) -> usize {
         match &self.to_bytes {
             ToBytes::Text => spec.text,
-            ToBytes::Plain { .. } => encoded_cap(spec.bytes()),
+            ToBytes::Plain { .. } => {
+                let sizes = self.bytes.sizes(Size::Exactly(spec.bytes()));
+                sizes.last().map_or(0, |size| size.cap()).max(encoded_cap(spec.bytes()))
+            }
         }
     }
 
@@ -135,11 +157,11 @@ impl Codecs {
         spec: &ChunkSpec,
         leave: bool,
     ) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
-        let cap = Size::AtMost(self.encoded_cap(spec));
         let ToBytes::Plain { big_endian } = &self.to_bytes else {
-            return self.bytes.decode(encoded, cap, cap).map(|text| (text.into_owned(), None));
+            let text = self.bytes.decode(encoded, Size::AtMost(spec.text))?;
+            return Ok((text.into_owned(), None));
         };
-        let (mut data, planes) = self.bytes.decode_planes(encoded, cap, Size::Exactly(spec.bytes()))?;
+        let (mut data, planes) = self.bytes.decode_planes(encoded, Size::Exactly(spec.bytes()))?;
         if leave && spec.size == 1 && self.transpose.is_none() {
             return Ok((data.into_owned(), planes));
         }
@@ -161,8 +183,34 @@ pub(crate) struct BytesCodecs(Vec<BytesCodec>);
 
 impl BytesCodecs {
     pub(crate) fn parse(codecs: &[MetadataV3]) -> Why<Self> {
-        let parsed = codecs.iter().map(|codec| bytes_codec(codec).ok_or_else(|| misplaced(codec.name())));
+        let parsed = codecs.iter().map(|codec| bytes_codec(codec)?.ok_or_else(|| misplaced(codec.name())));
         parsed.collect::<Why<_>>().map(Self)
+    }
+
+    /// Refuses a filter of numbers of another size than those of the elements, which have `unit` bytes.
+    fn check_filters(&self, unit: usize) -> Why<()> {
+        match self.0.first() {
+            Some(BytesCodec::Filter(filter)) if !filter.fits(unit) => {
+                Err("its first filter is not for its data type".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the size of what each codec decodes to, and at last that of encoded data.
+    fn sizes(&self, innermost: Size) -> Vec<Size> {
+        let (mut sizes, mut most) = (vec![innermost], innermost.cap());
+        for codec in &self.0 {
+            let size = match (codec, sizes[sizes.len() - 1]) {
+                (BytesCodec::Filter(filter), Size::Exactly(bytes)) => Size::Exactly(filter.encoded(bytes)),
+                _ => Size::AtMost(encoded_cap(most)),
+            };
+            if let Size::Exactly(bytes) = size {
+                most = most.max(bytes);
+            }
+            sizes.push(size);
+        }
+        sizes
     }
 
     /// True if any of the codecs needs memory for its output in addition to its input.
@@ -175,17 +223,22 @@ impl BytesCodecs {
         let block =
             |codec: &BytesCodec| if let BytesCodec::Blosc { block } = codec { *block as u64 } else { 0 };
         // c-blosc needs two blocks, and the bit unshuffle needs one as its source.
-        3 * self.0.iter().map(block).max().unwrap_or(0).min(cap)
+        let blocks = 3 * self.0.iter().map(block).max().unwrap_or(0).min(cap);
+        let of = |codec: &BytesCodec| match codec {
+            BytesCodec::Bz2 => BZ2,
+            // The dictionary has at most the decoded bytes.
+            BytesCodec::Lzma => cap,
+            _ => 0,
+        };
+        // Between two codecs stands what the outer one decoded.
+        let between =
+            if self.0.iter().filter(|codec| **codec != BytesCodec::Crc32c).count() > 1 { cap } else { 0 };
+        blocks + self.0.iter().map(of).max().unwrap_or(0) + between
     }
 
-    /// Decodes with all codecs: each intermediate result has at most size `cap`, and the final result has size `innermost`.
-    pub(crate) fn decode<'a>(
-        &self,
-        encoded: Cow<'a, [u8]>,
-        cap: Size,
-        innermost: Size,
-    ) -> Decoded<Cow<'a, [u8]>> {
-        let (mut data, planes) = self.decode_planes(encoded, cap, innermost)?;
+    /// Decodes with all codecs; the final result has size `innermost`.
+    pub(crate) fn decode<'a>(&self, encoded: Cow<'a, [u8]>, innermost: Size) -> Decoded<Cow<'a, [u8]>> {
+        let (mut data, planes) = self.decode_planes(encoded, innermost)?;
         in_order(planes, &mut data)?;
         Ok(data)
     }
@@ -194,13 +247,12 @@ impl BytesCodecs {
     fn decode_planes<'a>(
         &self,
         encoded: Cow<'a, [u8]>,
-        cap: Size,
         innermost: Size,
     ) -> Decoded<(Cow<'a, [u8]>, Option<BitPlanes>)> {
         let (mut data, mut planes) = (encoded, None);
-        for (position, codec) in self.0.iter().enumerate().rev() {
+        for (codec, size) in self.0.iter().zip(self.sizes(innermost)).rev() {
             in_order(planes, &mut data)?;
-            (data, planes) = codec.decode(data, if position == 0 { innermost } else { cap })?;
+            (data, planes) = codec.decode(data, size)?;
         }
         innermost.check(data.len() as u64, "it has")?;
         Ok((data, planes))
@@ -216,19 +268,31 @@ fn misplaced(name: &str) -> String {
     format!("codec `{name}` is not supported at this place of the chain; {SUPPORTED}")
 }
 
-fn bytes_codec(codec: &MetadataV3) -> Option<BytesCodec> {
+fn bytes_codec(codec: &MetadataV3) -> Why<Option<BytesCodec>> {
+    if let Some(filter) = Filter::parse(codec)? {
+        return Ok(Some(BytesCodec::Filter(filter)));
+    }
     let block = || {
         let named = codec.configuration()?.get("blocksize")?.as_u64()?;
         usize::try_from(named).ok().filter(|&named| named > BLOSC_BLOCK)
     };
-    Some(match codec.name() {
+    Ok(Some(match codec.name() {
         "blosc" | "numcodecs.blosc" => BytesCodec::Blosc { block: block().unwrap_or(BLOSC_BLOCK) },
         "zstd" | "numcodecs.zstd" => BytesCodec::Zstd,
         "gzip" | "numcodecs.gzip" => BytesCodec::Gzip,
         "zlib" | "numcodecs.zlib" => BytesCodec::Zlib,
+        "numcodecs.lz4" => BytesCodec::Lz4,
+        "numcodecs.bz2" => BytesCodec::Bz2,
+        "numcodecs.lzma" => {
+            let format = codec.configuration().and_then(|c| c.get("format")).and_then(Value::as_u64);
+            if format == Some(RAW_LZMA) {
+                return Err("codec `lzma` without a header (format 3) is not supported".to_owned());
+            }
+            BytesCodec::Lzma
+        }
         "crc32c" => BytesCodec::Crc32c,
-        _ => return None,
-    })
+        _ => return Ok(None),
+    }))
 }
 
 /// True if a `bytes` codec stores numbers of `unit` bytes in big-endian order.

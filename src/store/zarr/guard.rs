@@ -10,8 +10,11 @@ use std::{
 };
 
 use blosc_src::blosc_decompress_ctx;
+use bzip2::read::MultiBzDecoder;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use lzma_rust2::{LzmaReader, XzReader};
 
+use super::filter::Filter;
 use crate::{fresh, store::BitPlanes};
 
 /// A result, or a text that says what is wrong with metadata; the caller adds the name of the array.
@@ -64,8 +67,11 @@ const BLOSC_MAX_SPLITS: usize = 16;
 /// ... and only if each stream has at least this many bytes.
 const BLOSC_MIN_SPLIT: usize = 128;
 
+/// The memory that data of LZMA may ask for in KiB: a dictionary of 64 MiB, as the highest preset has, and tables.
+const LZMA_KIB: u32 = 66 << 10;
+
 /// A bytes-to-bytes codec that can be decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum BytesCodec {
     Blosc {
         /// The maximum number of bytes of a block.
@@ -74,7 +80,11 @@ pub(crate) enum BytesCodec {
     Zstd,
     Gzip,
     Zlib,
+    Lz4,
+    Bz2,
+    Lzma,
     Crc32c,
+    Filter(Filter),
 }
 
 /// The decoded size that is accepted, in bytes.
@@ -85,7 +95,7 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    const fn cap(self) -> usize {
+    pub(crate) const fn cap(self) -> usize {
         match self {
             Self::Exactly(n) | Self::AtMost(n) => n,
         }
@@ -118,7 +128,11 @@ impl BytesCodec {
             Self::Zstd => zstd(&data, size).map(Cow::Owned),
             Self::Gzip => inflate(MultiGzDecoder::new(data.as_ref()), size, "gzip data has").map(Cow::Owned),
             Self::Zlib => zlib(&data, size).map(Cow::Owned),
+            Self::Lz4 => lz4(&data, size).map(Cow::Owned),
+            Self::Bz2 => inflate(MultiBzDecoder::new(data.as_ref()), size, "bz2 data has").map(Cow::Owned),
+            Self::Lzma => lzma(&data, size).map(Cow::Owned),
             Self::Crc32c => crc32c(data),
+            Self::Filter(filter) => filter.decode(data, size),
         };
         Ok((decoded?, None))
     }
@@ -297,6 +311,33 @@ fn zlib(mut data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     } else {
         Err(format!("{} bytes follow the zlib data", data.len()).into())
     }
+}
+
+/// Decodes a block of LZ4 after the number of decoded bytes, as numcodecs writes it.
+fn lz4(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+    let claimed =
+        usize_at(data, 0).ok_or_else(|| format!("{} bytes are shorter than an lz4 header", data.len()))?;
+    size.check(claimed as u64, "lz4 header claims")?;
+    let mut decoded = buffer(claimed)?;
+    decoded.resize(claimed, 0);
+    match lz4_flex::block::decompress_into(&data[4..], &mut decoded) {
+        Ok(written) if written == claimed => Ok(decoded),
+        Ok(written) => Err(format!("lz4 data has {written} bytes, its header claims {claimed}").into()),
+        Err(error) => Err(format!("lz4 cannot decompress it: {error}").into()),
+    }
+}
+
+/// Decodes data in the formats `.xz` and `.lzma`.
+fn lzma(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+    if data.starts_with(b"\xfd7zXZ\0") {
+        return inflate(XzReader::new_mem_limit(data, true, LZMA_KIB), size, "lzma data has");
+    }
+    let reader = LzmaReader::new_mem_limit(data, LZMA_KIB, None);
+    inflate(
+        reader.map_err(|error| damaged("lzma cannot decompress it", size, &error))?,
+        size,
+        "lzma data has",
+    )
 }
 
 /// Reads to the end, but stops one byte past `size`.

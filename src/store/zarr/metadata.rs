@@ -130,10 +130,11 @@ pub(crate) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -
 }
 
 pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
-    for id in v2_codecs(&json).into_iter().map(v2_id) {
-        if !["blosc", "zstd", "gzip", "zlib", "crc32c", "vlen-utf8"].contains(&id) {
-            return Err(format!("codec `{id}` is not supported; {SUPPORTED}"));
-        }
+    // What Zarr 3 calls so is not among the codecs of Zarr 2.
+    let other = ["bytes", "transpose", "sharding_indexed"];
+    let is_known = |id: &&str| !other.contains(id) && SUPPORTED.split([',', ' ']).any(|name| name == *id);
+    if let Some(id) = v2_codecs(&json).into_iter().map(v2_id).find(|id| !is_known(id)) {
+        return Err(format!("codec `{id}` is not supported; {SUPPORTED}"));
     }
     // This check comes first, because zarrs builds a fill value of the claimed length.
     let dtype = json.get("dtype").and_then(Value::as_str).ok_or("its data type is not a simple one")?;
@@ -147,8 +148,11 @@ pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
     fill::adapt(&mut json, &dtype);
     let fill_text = json.get("fill_value").cloned().unwrap_or_default().to_string();
     let codecs = v2_chain(&json);
-    // zarrs refuses some compression levels, which only a writer needs to know.
+    // zarrs refuses some compression levels, which only a writer needs to know, and filters that it does not have.
     json["compressor"] = Value::Null;
+    if let Some(filters) = json.get_mut("filters").and_then(Value::as_array_mut) {
+        filters.retain(|filter| v2_id(filter) == "vlen-utf8");
+    }
     let v2: ArrayMetadataV2 = serde_json::from_value(json).map_err(|e| format!("invalid metadata: {e}"))?;
     let v3 = array_metadata_v2_to_v3(&v2).map_err(|e| e.to_string())?;
     let dimensions = attributes.get("_ARRAY_DIMENSIONS").and_then(Value::as_array);
@@ -187,7 +191,11 @@ fn v2_chain(json: &Value) -> Vec<MetadataV3> {
         let big = json.get("dtype").and_then(Value::as_str).is_some_and(|dtype| dtype.starts_with('>'));
         chain.push(codec("bytes", json!({ "endian": if big { "big" } else { "little" } })));
     }
-    chain.extend(codecs.into_iter().map(|stored| codec(v2_id(stored), stored.clone())));
+    chain.extend(codecs.into_iter().map(|stored| {
+        let id = v2_id(stored);
+        let name = if matches!(id, "vlen-utf8" | "crc32c") { id } else { &format!("numcodecs.{id}") };
+        codec(name, stored.clone())
+    }));
     chain
 }
 

@@ -10,6 +10,7 @@ mod column;
 #[cfg(feature = "remote")]
 mod consolidated;
 mod fill;
+mod filter;
 mod guard;
 mod json;
 mod layout;

@@ -96,13 +96,13 @@ fn broken_shapes_and_chunks() {
 
 #[test]
 fn unsupported_codecs_are_named() {
-    for id in ["lz4", "lzma", "bz2", "delta", "nonsense"] {
+    for id in ["bytes", "categorize", "nonsense"] {
         let why = refused(&v2(&[10, 4], &[5, 4], "|i1", json!({ "id": id })));
         assert!(why.contains(&format!("`{id}`")) && why.contains("blosc, zstd, gzip"), "{why}");
         let why = refused(&with(good2(), "filters", json!([{ "id": id }])));
         assert!(why.contains(&format!("`{id}`")), "{why}");
     }
-    for name in ["numcodecs.lz4", "numcodecs.bz2", "zfp", "packbits", "nonsense", "numcodecs.shuffle"] {
+    for name in ["lz4", "zfp", "packbits", "nonsense", "numcodecs.nonsense"] {
         for codecs in [json!([{ "name": "bytes" }, name]), json!([name, { "name": "bytes" }]), json!([name])]
         {
             let why = refused(&with(good3(), "codecs", codecs));

@@ -5,6 +5,7 @@ mod column;
 mod faults;
 mod marked;
 mod metadata;
+mod numcodecs;
 mod read;
 mod writer;
 

@@ -1,0 +1,293 @@
+//! Filters of numcodecs, which change the elements of a chunk before it is compressed. Their documentation is the source of the formulas.
+
+use std::borrow::Cow;
+
+use bytemuck::{NoUninit, Pod, bytes_of, pod_read_unaligned};
+use num_traits::AsPrimitive;
+use zarrs::metadata::v3::MetadataV3;
+
+use super::{
+    guard::{Decoded, Size, Why, buffer, u32_at},
+    layout, spec,
+};
+use crate::{StoredType, dtype::nearest_f32};
+
+/// Numbers in a byte order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Numbers {
+    dtype: StoredType,
+    big_endian: bool,
+}
+
+/// A filter; of two types, the first is that of the elements, and the second that of what is stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Filter {
+    /// `delta`: each number is stored as the difference from the one before.
+    Delta([Numbers; 2]),
+    /// `fixedscaleoffset`: an element is `stored / scale + offset`.
+    Scaled { types: [Numbers; 2], scale: f64, offset: f64 },
+    /// `astype` and `quantize`: numbers are stored as another type.
+    Cast([Numbers; 2]),
+    /// `bitround`: elements are stored as they are.
+    Nothing,
+    /// `packbits`: booleans are bits, after a byte with the number of bits that the last byte has too many.
+    Bits,
+    /// `shuffle`: the first bytes of all elements of this size come before their second bytes.
+    Shuffle(usize),
+    /// `fletcher32`: a checksum follows the data.
+    Fletcher32,
+}
+
+/// Evaluates `$then` with the Rust type of `$dtype` as `$T`. [`Numbers`] are neither booleans nor f16.
+macro_rules! with_number {
+    ($dtype:expr, $T:ident => $then:expr) => {
+        with_number!(@ $dtype, $T, $then, [
+            Bool u8, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F16 f32, F32 f32, F64 f64
+        ])
+    };
+    (@ $dtype:expr, $T:ident, $then:expr, [$($variant:ident $type:ty),*]) => {
+        match $dtype {
+            $(StoredType::$variant => {
+                type $T = $type;
+                $then
+            })*
+        }
+    };
+}
+
+/// Sums as NumPy computes them in a type: integers wrap.
+trait Wrapping: Pod {
+    fn plus(self, other: Self) -> Self;
+}
+
+macro_rules! wrapping {
+    ($plus:ident: $($type:ty),*) => {
+        $(impl Wrapping for $type {
+            fn plus(self, other: Self) -> Self {
+                self.$plus(other)
+            }
+        })*
+    };
+}
+
+wrapping!(wrapping_add: u8, i8, u16, i16, u32, i32, u64, i64);
+
+impl Wrapping for f32 {
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
+
+impl Wrapping for f64 {
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+}
+
+impl Numbers {
+    /// Parses a name of NumPy, such as `<i2`, or of Zarr.
+    fn parse(name: &str) -> Option<Self> {
+        let (order, kind) = name.split_at_checked(1)?;
+        let of_numpy = |dtype| Self { dtype, big_endian: order == ">" };
+        let dtype = match kind {
+            "u1" => StoredType::U8,
+            "i1" => StoredType::I8,
+            "u2" => StoredType::U16,
+            "i2" => StoredType::I16,
+            "u4" => StoredType::U32,
+            "i4" => StoredType::I32,
+            "u8" => StoredType::U64,
+            "i8" => StoredType::I64,
+            "f4" => StoredType::F32,
+            "f8" => StoredType::F64,
+            _ => {
+                let dtype =
+                    spec::dtype(name).filter(|dtype| !matches!(dtype, StoredType::Bool | StoredType::F16))?;
+                return Some(Self { dtype, big_endian: cfg!(target_endian = "big") });
+            }
+        };
+        matches!(order, "<" | ">" | "|" | "=").then(|| of_numpy(dtype))
+    }
+
+    /// Reverses the bytes of each number unless they are in native order.
+    fn swap(self, data: &mut [u8]) {
+        if self.big_endian != cfg!(target_endian = "big") {
+            layout::swap_bytes(data, self.dtype.size());
+        }
+    }
+}
+
+impl Filter {
+    /// Parses a filter, named as Zarr 3 names it; `None` for another codec.
+    pub(crate) fn parse(codec: &MetadataV3) -> Why<Option<Self>> {
+        let Some(name) = codec.name().strip_prefix("numcodecs.") else { return Ok(None) };
+        let get = |key: &str| codec.configuration().and_then(|configuration| configuration.get(key));
+        let wrong = |key: &str| format!("its `{name}` codec has no usable `{key}`");
+        let numbers = |key: &str| {
+            let numbers = get(key).and_then(|value| Numbers::parse(value.as_str()?));
+            numbers.ok_or_else(|| wrong(key))
+        };
+        let both = |stored: &str| {
+            let of = numbers("dtype")?;
+            Ok::<_, String>([
+                of,
+                if get(stored).is_some_and(|value| !value.is_null()) { numbers(stored)? } else { of },
+            ])
+        };
+        let number = |key: &str| {
+            let number = get(key).and_then(serde_json::Value::as_f64).filter(|number| number.is_finite());
+            number.ok_or_else(|| wrong(key))
+        };
+        Ok(Some(match name {
+            "delta" => Self::Delta(both("astype")?),
+            "fixedscaleoffset" => {
+                Self::Scaled { types: both("astype")?, scale: number("scale")?, offset: number("offset")? }
+            }
+            "quantize" => Self::Cast(both("astype")?),
+            "astype" => Self::Cast([numbers("decode_dtype")?, numbers("encode_dtype")?]),
+            "bitround" => Self::Nothing,
+            "packbits" => Self::Bits,
+            "shuffle" => {
+                let size = get("elementsize").map_or(Some(4), serde_json::Value::as_u64);
+                let size = size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
+                Self::Shuffle(size.ok_or_else(|| wrong("elementsize"))?)
+            }
+            "fletcher32" => Self::Fletcher32,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// True if Zarr 3 has the filter among the codecs of elements, before the codec that makes bytes.
+    pub(crate) fn is_of_elements(self) -> bool {
+        !matches!(self, Self::Shuffle(_) | Self::Fletcher32)
+    }
+
+    /// True if the filter may be the first of elements whose numbers have `unit` bytes.
+    pub(crate) fn fits(self, unit: usize) -> bool {
+        match self {
+            Self::Delta([of, _]) | Self::Scaled { types: [of, _], .. } | Self::Cast([of, _]) => {
+                of.dtype.size() == unit
+            }
+            Self::Bits => unit == 1,
+            Self::Nothing | Self::Shuffle(_) | Self::Fletcher32 => true,
+        }
+    }
+
+    /// Returns the number of bytes that `bytes` bytes of elements are stored as.
+    pub(crate) fn encoded(self, bytes: usize) -> usize {
+        match self {
+            Self::Delta(types) | Self::Scaled { types, .. } | Self::Cast(types) => {
+                let [of, stored] = types.map(|numbers| numbers.dtype.size());
+                (bytes / of).saturating_mul(stored)
+            }
+            Self::Bits => 1 + bytes.div_ceil(8),
+            Self::Nothing | Self::Shuffle(_) => bytes,
+            Self::Fletcher32 => bytes.saturating_add(4),
+        }
+    }
+
+    /// Returns the number of bytes that `data` has when it is decoded; `None` if this is no number.
+    fn decoded(self, data: &[u8]) -> Option<usize> {
+        let whole = |size: usize| data.len().is_multiple_of(size).then_some(data.len() / size);
+        match self {
+            Self::Delta(types) | Self::Scaled { types, .. } | Self::Cast(types) => {
+                let [of, stored] = types.map(|numbers| numbers.dtype.size());
+                whole(stored)?.checked_mul(of)
+            }
+            Self::Bits => {
+                let (&more, bits) = data.split_first()?;
+                bits.len().checked_mul(8)?.checked_sub(more.into()).filter(|_| more < 8)
+            }
+            Self::Nothing => Some(data.len()),
+            Self::Shuffle(size) => whole(size).map(|_| data.len()),
+            Self::Fletcher32 => data.len().checked_sub(4),
+        }
+    }
+
+    /// Undoes the filter.
+    pub(crate) fn decode(self, mut data: Cow<'_, [u8]>, size: Size) -> Decoded<Cow<'_, [u8]>> {
+        let bytes =
+            self.decoded(&data).ok_or_else(|| format!("{} bytes are no result of its filter", data.len()))?;
+        size.check(bytes as u64, "its filter's data makes")?;
+        let mut out = Vec::new();
+        if !matches!(self, Self::Nothing | Self::Fletcher32) {
+            out = buffer(bytes)?;
+            out.resize(bytes, 0);
+        }
+        match self {
+            Self::Delta([of, stored]) => {
+                stored.swap(data.to_mut());
+                with_number!(stored.dtype, S => with_number!(of.dtype, T => {
+                    let mut sum = T::default();
+                    map(&data, &mut out, |x: S| {
+                        sum = sum.plus(x.as_());
+                        sum
+                    });
+                }));
+                of.swap(&mut out);
+            }
+            Self::Scaled { types: [of, stored], scale, offset } => {
+                stored.swap(data.to_mut());
+                // NumPy divides f32 in f32, and integers in f64.
+                let near = [scale, offset].map(nearest_f32);
+                with_number!(stored.dtype, S => with_number!(of.dtype, T => match stored.dtype {
+                    StoredType::F32 => map(&data, &mut out, |x: S| -> T {
+                        let x: f32 = x.as_();
+                        (x / near[0] + near[1]).as_()
+                    }),
+                    _ => map(&data, &mut out, |x: S| -> T {
+                        let x: f64 = x.as_();
+                        (x / scale + offset).as_()
+                    }),
+                }));
+                of.swap(&mut out);
+            }
+            Self::Cast([of, stored]) => {
+                stored.swap(data.to_mut());
+                with_number!(stored.dtype, S => with_number!(of.dtype, T => map(&data, &mut out, |x: S| -> T { x.as_() })));
+                of.swap(&mut out);
+            }
+            Self::Nothing => return Ok(data),
+            Self::Bits => {
+                for (bits, out) in data[1..].iter().zip(out.chunks_mut(8)) {
+                    out.iter_mut().zip((0..8).rev()).for_each(|(out, bit)| *out = bits >> bit & 1);
+                }
+            }
+            Self::Shuffle(size) => {
+                for (at, bytes) in data.chunks_exact((data.len() / size).max(1)).enumerate() {
+                    out[at..].iter_mut().step_by(size).zip(bytes).for_each(|(out, byte)| *out = *byte);
+                }
+            }
+            Self::Fletcher32 => {
+                if u32_at(&data, bytes) != Some(fletcher32(&data[..bytes])) {
+                    return Err("the fletcher32 checksum does not match: the data is damaged".into());
+                }
+                data.to_mut().truncate(bytes);
+                return Ok(data);
+            }
+        }
+        Ok(Cow::Owned(out))
+    }
+}
+
+/// Converts each number of `data` to one of `out`.
+fn map<S: Pod, T: NoUninit>(data: &[u8], out: &mut [u8], mut convert: impl FnMut(S) -> T) {
+    let numbers = data.chunks_exact(size_of::<S>()).zip(out.chunks_exact_mut(size_of::<T>()));
+    numbers.for_each(|(x, out)| out.copy_from_slice(bytes_of(&convert(pod_read_unaligned(x)))));
+}
+
+/// Returns the checksum by which HDF5 and numcodecs check data: two running sums of big-endian words of 16 bits, modulo 2^16 - 1.
+fn fletcher32(data: &[u8]) -> u32 {
+    /// As many words are added before the sums are folded.
+    const WORDS: usize = 360;
+    let fold = |sum: u32| (sum & 0xffff) + (sum >> 16);
+    let (mut first, mut second) = (0u32, 0u32);
+    for block in data.chunks(2 * WORDS) {
+        for word in block.chunks(2) {
+            first += u32::from(word[0]) << 8 | u32::from(word.get(1).copied().unwrap_or(0));
+            second += first;
+        }
+        (first, second) = (fold(first), fold(second));
+    }
+    fold(second) << 16 | fold(first)
+}
