@@ -121,7 +121,7 @@ class Source:
 
     #: (variants, samples)
     shape: tuple[int, int]
-    #: A store's path, its array, and whether absent chunks are filled; or an array without variants.
+    #: A store's path, its array, whether absent chunks are filled, and its options; or an array without variants.
     like: Any
     #: The range of variants of each task, and its block if there is no store.
     ranges: list[tuple[int, int]]
@@ -131,23 +131,24 @@ class Source:
 
     @classmethod
     def open(
-        cls, genotypes: Any, array: str | None, fill: bool, rows_per_task: int | None, pair_bytes: int = 4, name: str = "genotypes"
+        cls, genotypes: Any, array: str | None, fill: bool, storage_options: dict[str, Any] | None, rows_per_task: int | None,
+        pair_bytes: int = 4, name: str = "genotypes",
     ) -> Source:
         """``pair_bytes`` is what a task of a store gives for each two samples."""
         if isinstance(genotypes, Genotypes):
             raise TypeError(f"`{name}` is a store that is open here: hand over its path, which each task opens")
         if not isinstance(genotypes, (str, os.PathLike)):
-            if array is not None or fill:
-                raise TypeError("`array` and `fill` are for the path of a store")
+            if array is not None or fill or storage_options is not None:
+                raise TypeError("`array`, `fill` and `storage_options` are for the path of a store")
             return cls._blocks_of(genotypes, rows_per_task)
         path = folder(genotypes)
-        opened = open_store(path, array, fill=fill)
+        opened = open_store(path, array, fill=fill, storage_options=storage_options)
         samples, variants = opened.samples, opened.variants
         if variants == 0 or samples == 0:
             raise ValueError(f"{path}: {variants} variants of {samples} samples")
         rows = _rows(rows_per_task, samples * opened.ploidy, samples, pair_bytes)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        return cls((variants, samples), (path, array, fill), ranges, None, stamp(path))
+        return cls((variants, samples), (path, array, fill, storage_options), ranges, None, stamp(path))
 
     @classmethod
     def _blocks_of(cls, genotypes: Any, rows_per_task: int | None) -> Source:

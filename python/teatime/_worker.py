@@ -68,9 +68,9 @@ def _genotypes(source: Any, ploidy: int | None, name: str, first: int = 0, varia
     """Genotypes of a store, or of a block: as those from ``first`` on of so many variants."""
     if not isinstance(source, tuple):
         return genotypes_of(on_host(source, "genotypes", name), ploidy, name, first=first, variants=variants)
-    path, array, fill = source
+    path, array, fill, storage_options = source
     with seen_here():
-        opened = open_store(path, array, fill=fill)
+        opened = open_store(path, array, fill=fill, storage_options=storage_options)
     return genotypes_of(opened, ploidy, name)
 
 

@@ -5,7 +5,7 @@ finds is then improved in float64 on the host: two products of the data with the
 All components have the accuracy of the type. Of some of them, singular values do, and the components have that of the iteration: ``tol``.
 Sparse matrices are refused: they would have to become dense.
 
-``fit`` and ``fit_transform`` also take the path of a .npy file or a Zarr array, which need not fit memory.
+``fit`` and ``fit_transform`` also take the path or URL of a .npy file or a Zarr array, which need not fit memory.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def __init__(
         self, n_components: int | None = 2, *, n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4,
-        random_state: Any = 0, device: Any = None,
+        random_state: Any = 0, device: Any = None, memory: Any = None, storage_options: dict[str, Any] | None = None,
     ) -> None:
         self.n_components, self.n_iter, self.n_oversamples = n_components, n_iter, n_oversamples
         self.tol, self.random_state, self.device = tol, random_state, device
+        self.memory, self.storage_options = memory, storage_options
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -121,7 +122,8 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         # The shape is not known before the file is open, where too many components are refused.
         k = None if self.n_components is None else self._checked(self.n_components, np.iinfo(np.int64).max)
         options = svd_options(n_oversamples=self.n_oversamples, n_iter=self.n_iter, tol=self.tol, random_state=self._seed(), signs="v")
-        (u, s, vt), known = stored_svd(path, k, options, center=center, run=run_options(self.device))
+        run = run_options(self.device, memory=self.memory)
+        (u, s, vt), known = stored_svd(path, k, options, center=center, run=run, storage_options=self.storage_options)
         self.components_, self.singular_values_, self.n_features_in_ = vt, s, vt.shape[1]
         return u * s, known
 
@@ -146,6 +148,8 @@ class PCA(_Decomposition):
         Seed of the random block: a number, a ``RandomState``, or None for another one each time.
     device
         A :class:`teatime.Device`, its name, or None for the fastest.
+    memory, storage_options
+        As in :func:`teatime.truncated_svd`, for data that are a path or a URL.
 
     Attributes
     ----------
@@ -175,9 +179,12 @@ class PCA(_Decomposition):
 
     def __init__(
         self, n_components: int | None = None, *, whiten: bool = False, n_iter: int | None = None, n_oversamples: int | None = None,
-        tol: float = 1e-4, random_state: Any = 0, device: Any = None,
+        tol: float = 1e-4, random_state: Any = 0, device: Any = None, memory: Any = None, storage_options: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(n_components, n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state, device=device)
+        super().__init__(
+            n_components, n_iter=n_iter, n_oversamples=n_oversamples, tol=tol, random_state=random_state, device=device, memory=memory,
+            storage_options=storage_options,
+        )
         self.whiten = whiten
 
     def fit_transform(self, X: Any, y: Any = None) -> _Array:
@@ -229,7 +236,7 @@ class TruncatedSVD(_Decomposition):
     ----------
     n_components
         How many.
-    n_iter, n_oversamples, tol, random_state, device
+    n_iter, n_oversamples, tol, random_state, device, memory, storage_options
         As of :class:`PCA`.
 
     Attributes

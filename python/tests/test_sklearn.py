@@ -125,5 +125,11 @@ def test_of_a_path_as_of_the_array(tmp_path, ours, dtype):
     for name in names:
         one, other = getattr(stored, name), getattr(ours, name)
         assert np.abs(one - other).max() <= within * np.abs(other).max(), name
+    with pytest.raises(OSError, match="`region` is not an option"):
+        stored.set_params(storage_options={"region": "x"}).fit("http://[::1]/x")
+    stored.set_params(storage_options=None, memory=1)
+    with pytest.raises(MemoryError):
+        stored.fit(tmp_path / "x.npy")
+    stored.set_params(memory="1G")
     with pytest.raises(ValueError, match="41 components of a matrix of 60 x 40"):
         type(ours)(41).fit(tmp_path / "x.npy")
