@@ -27,11 +27,4 @@ fn others_are_refused_by_name() {
             assert!(why.contains(&format!("`{name}`")), "{why}");
         }
     }
-    for filter in ["fixedscaleoffset", "quantize", "astype"] {
-        let mut metadata = v2(&[4, 3], &[4, 3], "|i1", Value::Null);
-        metadata["filters"] = json!([{ "id": filter, "offset": 0, "scale": 2, "dtype": "|i1" }]);
-        assert!(refused(&metadata, &json!({})).contains(&format!("`{filter}`")));
-        let codecs = json!([{ "name": format!("numcodecs.{filter}") }, { "name": "bytes" }]);
-        assert!(refused(&v3(&[4, 3], &[4, 3], "int8", codecs), &json!({})).contains(filter));
-    }
 }

@@ -1,5 +1,7 @@
 //! Tests of arrays that zarr-python and numcodecs encoded (`tests/fixtures/codecs.py`).
 
+use std::io::Read;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::*;
