@@ -330,7 +330,7 @@ fn describe(report: &mut Report, args: &SvdArgs, options: &StoredSvdOptions, inp
         0 => String::new(),
         resumed => format!(", {} from before a stop", text::plural(resumed, "product")),
     };
-    report.line("", format!("{passes}{found}, center {center}{scaled}{}", report.peaks(", ")));
+    report.line("", format!("{passes}{resumed}, center {center}{scaled}{}", report.peaks(", ")));
 }
 
 /// Adds the table of components to the page.

@@ -103,7 +103,7 @@ pub fn sample_neighbors<'a>(
                 Some(_) => nearest.offer_others(0, distances.matrix)?,
                 None => nearest.offer(0, 0, distances.matrix)?,
             }
-            (nearest, all.undefined, all.facts, None)
+            (nearest, distances.undefined, distances.facts, None)
         }
     };
     Ok(SampleNeighbors { nearest: nearest.finish()?, undefined, facts, bands })
