@@ -6,8 +6,8 @@ use super::{data::values, device_tests};
 use crate::{
     Budget, ChunkedArray, Device, Element, Error, MemoryKind, Run, StoredType, Tensor,
     distance::{
-        Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
-        pairwise_counted, pairwise_stored,
+        Distances, Metric, Missing, Neighbors, Options, StoredDistances, StoredNeighbors, neighbors,
+        neighbors_stored, pairwise_counted, pairwise_stored,
     },
     openings::assert_refused,
     openings::{least, told},
@@ -235,7 +235,7 @@ fn nearest_within_any_budget(device: &Device) {
         let (x, y) = (array(&x, n), y.as_ref().map(|y| array(y, others.unwrap())));
         let find = |run: &Run| neighbors_stored(&x, y.as_ref(), 3, metric, &options, device, run);
         let all = find(&run).unwrap();
-        // A device without f64 computes distances of several sums itself, but not when it works in boxes.
+        // A device without f64 computes distances of several sums itself, but not in boxes while it has no room for the nearest.
         let is_exact = device.limits().f64 || missing == Missing::Propagate;
         let same = |found: &Neighbors| {
             let near =
@@ -263,6 +263,15 @@ fn nearest_within_any_budget(device: &Device) {
             let more = |bytes: Option<u64>, times| bytes.map(|bytes| bytes * times / 8);
             let budget =
                 |times| Budget::default().host(more(enough.host, times)).device(more(enough.device, times));
+            if !is_exact {
+                let found = [10, 12, 16, 20, 24, 32]
+                    .map(|times| find(&Run::default().memory(budget(times))).unwrap());
+                let in_boxes = |found: &StoredNeighbors| found.stats.chunks > all.stats.chunks;
+                assert!(
+                    found.iter().any(|found| in_boxes(found) && found.nearest == expected),
+                    "{metric} of {n}"
+                );
+            }
             [8, 10, 16].map(budget).into()
         } else {
             [[446, 97], [530, 105]]

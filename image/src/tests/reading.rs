@@ -77,7 +77,7 @@ fn images_of_early_versions() {
     let values = values_of("ome_0.4.zarr");
     let image = json!({ "version": "0.3", "axes": ["y", "x"], "datasets": [{ "path": "s0" }] });
     values.set(".zattrs", json!({ "multiscales": [image] }).to_string());
-    refused(Multiscale::open_in(&storage(&values), ""), &["s0 has 5 axes, expected the 2"]);
+    refused(Multiscale::open_in(&storage(&values), ""), &["s0: has 5 axes, expected the 2"]);
 }
 
 #[test]
