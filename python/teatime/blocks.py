@@ -128,7 +128,7 @@ class Variants:
         Which variants of a store; :meth:`ranges` gives them. Of an array, all.
     scaler, ploidy, min_maf, max_missing
         As in :func:`teatime.genotype.pca`.
-    fill
+    fill, storage_options
         As in :func:`teatime.genotype.open_store`.
     device
         The name of a device; None for the fastest.
@@ -136,22 +136,26 @@ class Variants:
 
     def __init__(
         self, source: Any, rows: tuple[int, int] | None = None, *, scaler: str | None = "patterson", ploidy: int | None = None,
-        min_maf: float = 0.0, max_missing: float = 1.0, fill: bool = False, device: str | None = None,
+        min_maf: float = 0.0, max_missing: float = 1.0, fill: bool = False, storage_options: dict[str, Any] | None = None,
+        device: str | None = None,
     ) -> None:
         options = pca_options(1, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing)
         if isinstance(source, (str, os.PathLike)):
             path = os.fspath(source)
-            source, rows = (path, None, fill), rows or (0, open_store(path).variants)
-        elif fill:
-            raise TypeError("`fill` is for the path of a store")
+            rows = rows or (0, open_store(path, storage_options=storage_options).variants)
+            source = (path, None, fill, storage_options)
+        elif fill or storage_options is not None:
+            raise TypeError("`fill` and `storage_options` are for the path of a store")
         else:
             source = host_array(source, "source", "pca")
         self._band = _worker.Band(source, rows, ploidy, options, device)
 
     @staticmethod
-    def ranges(path: str | os.PathLike[str], parts: int) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+    def ranges(
+        path: str | os.PathLike[str], parts: int, storage_options: dict[str, Any] | None = None
+    ) -> tuple[tuple[int, int], list[tuple[int, int]]]:
         """The shape (variants, samples) of a store, and ranges of its variants, about ``parts`` of them."""
-        opened = open_store(path)
+        opened = open_store(path, storage_options=storage_options)
         return (opened.variants, opened.samples), opened.part_ranges(parts)
 
     def normal_product(self, x: ArrayLike) -> _Array:
