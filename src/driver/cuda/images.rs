@@ -139,7 +139,7 @@ fn shipped_key(kernel: &'static KernelDef, source: &str) -> Key {
 /// [`Error::Driver`] without [`SHIPPED_NVRTC`], [`Error::Io`] if a file cannot be written, [`Error::Compile`].
 pub(crate) fn write_kernels(kernels: &[&'static KernelDef], folder: &Path) -> Result<()> {
     let nvrtc = shipping_nvrtc()?;
-    let programs: Vec<_> = kernels
+    let all: Vec<_> = kernels
         .iter()
         .flat_map(|&kernel| (kernel.specs)().into_iter().map(move |spec| (kernel, spec)))
         .collect();
@@ -155,7 +155,7 @@ pub(crate) fn write_kernels(kernels: &[&'static KernelDef], folder: &Path) -> Re
     rayon::ThreadPoolBuilder::new()
         .build()
         .map_err(failed)?
-        .install(|| programs.into_par_iter().try_for_each(write))
+        .install(|| all.into_par_iter().try_for_each(write))
 }
 
 /// Returns the NVRTC that compiles the shipped PTX.
@@ -163,17 +163,17 @@ pub(crate) fn write_kernels(kernels: &[&'static KernelDef], folder: &Path) -> Re
 /// # Errors
 /// [`Error::Driver`] if it is not installed.
 pub(super) fn shipping_nvrtc() -> Result<Nvrtc> {
-    let mut others = String::new();
+    let mut found = String::new();
     for candidate in libraries::real_nvrtc_candidates(SHIPPED_NVRTC.0) {
         match Nvrtc::open(&candidate.path, None) {
             Ok(nvrtc) if nvrtc.version() == SHIPPED_NVRTC => return Ok(nvrtc),
             Ok(nvrtc) => {
-                others = format!(" ({}.{} is not the one)", nvrtc.version().0, nvrtc.version().1);
+                found = format!(" ({}.{} is not the one)", nvrtc.version().0, nvrtc.version().1);
             }
             Err(_) => {}
         }
     }
-    let why = format!("NVRTC 12.0 is needed{others}: pip install nvidia-cuda-nvrtc-cu12==12.0.140");
+    let why = format!("NVRTC 12.0 is needed{found}: pip install nvidia-cuda-nvrtc-cu12==12.0.140");
     Err(Error::Driver { backend: "cuda", source: why.into() })
 }
 
