@@ -262,4 +262,20 @@ mod tests {
             files = Files::at(&array).expect("it can be read");
         }
     }
+
+    /// An array in an archive changes with the archive, and is another than those beside it.
+    #[test]
+    fn archives_that_change() {
+        let scratch = tempfile::tempdir().expect("the temporary folder should be writable");
+        let archive = scratch.path().join("x.zip");
+        let write = |text| fs::write(&archive, text).expect("a file");
+        write("1");
+        let files = ["a", "b", ""].map(|name| Files::at(&archive.join(name)).expect("it can be read"));
+        let [a, b, whole] = files.each_ref().map(|files| files.words().expect("it can be read"));
+        assert!(a != b && a.contains("x.zip/a ") && whole.contains("x.zip "), "{a} {b} {whole}");
+        write("12");
+        for files in files {
+            assert!(matches!(files.check(), Err(Failure::Error(why)) if why.contains("changed while")));
+        }
+    }
 }

@@ -78,7 +78,10 @@ impl Archive<'_> {
     fn bytes(&self, range: Range<u64>) -> io::Result<Cow<'_, [u8]>> {
         match range.start.checked_sub(self.before) {
             Some(start) => Ok(Cow::Borrowed(&self.tail[to_usize(start)..to_usize(range.end - self.before)])),
-            None => (self.read)(range).map(|bytes| Cow::Owned(bytes.to_vec())),
+            None => Ok(Cow::Owned(match (self.read)(range)? {
+                StoredBytes::Owned(bytes) => bytes,
+                StoredBytes::Shared(bytes) => bytes.to_vec(),
+            })),
         }
     }
 }

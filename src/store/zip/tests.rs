@@ -12,6 +12,7 @@ use flate2::{Compression, write::DeflateEncoder};
 use super::*;
 use crate::{
     ChunkedArray, Device, MissingChunk, Run,
+    openings::{Zipped, stored, zip},
     store::{StorageOptions, ZarrArray, open_storage},
     stream::StoredMatrix,
 };
@@ -76,36 +77,10 @@ fn got(zip: &ZipStorage, key: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// An entry of an archive that a test makes: its name, its method, its bytes in the archive and its value.
-type Made<'a> = (&'a str, u16, Vec<u8>, &'a [u8]);
-
-fn stored<'a>(name: &'a str, value: &'a [u8]) -> Made<'a> {
-    (name, 0, value.to_vec(), value)
-}
-
-fn deflated<'a>(name: &'a str, value: &'a [u8]) -> Made<'a> {
+fn deflated<'a>(name: &'a str, value: &'a [u8]) -> Zipped<'a> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(value).unwrap();
     (name, 8, encoder.finish().unwrap(), value)
-}
-
-/// Returns an archive without comment, extra fields and zip64.
-fn zip(entries: &[Made<'_>]) -> Vec<u8> {
-    let (mut out, mut directory) = (Vec::new(), Vec::new());
-    for (name, method, bytes, value) in entries {
-        let mut crc = Crc::new();
-        crc.update(value);
-        let mut head = [&[20, 0, 0, 0][..], &method.to_le_bytes(), &[0; 4], &crc.sum().to_le_bytes()].concat();
-        for number in [bytes.len(), value.len(), name.len()] {
-            head.extend(u32::try_from(number).unwrap().to_le_bytes());
-        }
-        let offset = u32::try_from(out.len()).unwrap().to_le_bytes();
-        directory.extend([b"PK\x01\x02\x14\x00", &*head, &[0; 10], &offset, name.as_bytes()].concat());
-        out.extend([b"PK\x03\x04", &*head, name.as_bytes(), bytes].concat());
-    }
-    let counts = u16::try_from(entries.len()).unwrap().to_le_bytes();
-    let [len, start] = [directory.len(), out.len()].map(|number| u32::try_from(number).unwrap().to_le_bytes());
-    [&*out, &directory, b"PK\x05\x06\0\0\0\0", &counts, &counts, &len, &start, &[0, 0]].concat()
 }
 
 /// Returns bytes with others written at `at`.
