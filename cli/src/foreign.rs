@@ -97,7 +97,9 @@ mod tests {
         assert!(["a.npy", "a.zarr", "a.ozx", "cohort.bed", "cohort"].map(why).iter().all(String::is_empty));
         ["store", "store.zip"].map(|name| fs::write(folder.path().join(name), b"PK\x03\x04more").unwrap());
         fs::write(folder.path().join("short"), b"PK").unwrap();
-        assert!(why("store").contains("a zip file") && why("store.zip").is_empty() && why("short").is_empty());
+        assert!(
+            why("store").contains("a zip file") && why("store.zip").is_empty() && why("short").is_empty()
+        );
         for name in ["refs", "snapshots", "manifests"] {
             fs::create_dir_all(folder.path().join("ice").join(name)).unwrap();
         }

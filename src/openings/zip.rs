@@ -16,7 +16,8 @@ pub fn zip(entries: &[Zipped<'_>]) -> Vec<u8> {
     for (name, method, bytes, value) in entries {
         let mut crc = Crc::new();
         crc.update(value);
-        let mut head = [&[20, 0, 0, 0][..], &method.to_le_bytes(), &[0; 4], &crc.sum().to_le_bytes()].concat();
+        let mut head =
+            [&[20, 0, 0, 0][..], &method.to_le_bytes(), &[0; 4], &crc.sum().to_le_bytes()].concat();
         for number in [bytes.len(), value.len(), name.len()] {
             head.extend(u32::try_from(number).unwrap().to_le_bytes());
         }

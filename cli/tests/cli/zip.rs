@@ -36,7 +36,9 @@ fn results_are_those_of_the_folder() {
             let mut all = files(&scratch.join("out"));
             fs::remove_dir_all(scratch.join("out")).unwrap();
             // The record has the name of the input, which a result that is resumed also has.
-            all.retain(|name, bytes| !name.ends_with("run.json") && !String::from_utf8_lossy(bytes).contains("\"job\""));
+            all.retain(|name, bytes| {
+                !name.ends_with("run.json") && !String::from_utf8_lossy(bytes).contains("\"job\"")
+            });
             all
         });
         assert!(!results[0].is_empty() && results.iter().all(|found| *found == results[0]), "{command}");

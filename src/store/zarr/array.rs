@@ -114,7 +114,8 @@ impl StoredArray {
 
     /// True if storage holds the elements of chunks as they are.
     fn opens_chunks(&self) -> bool {
-        matches!(&self.metadata.chain, Chain::Plain(codecs) if codecs.is_plain()) && self.storage.opens_values()
+        matches!(&self.metadata.chain, Chain::Plain(codecs) if codecs.is_plain())
+            && self.storage.opens_values()
     }
 
     /// Opens a chunk; `None` if it is missing or has another number of bytes than its elements.

@@ -149,10 +149,7 @@ impl Place {
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] for what is no archive, is damaged, or exceeds a limit, and for entries that share bytes.
-pub(super) fn read(
-    len: u64,
-    read: &dyn Fn(Range<u64>) -> io::Result<StoredBytes>,
-) -> io::Result<Vec<Entry>> {
+pub(super) fn read(len: u64, read: &dyn Fn(Range<u64>) -> io::Result<StoredBytes>) -> io::Result<Vec<Entry>> {
     let before = len.saturating_sub(TAIL);
     let archive = Archive { read, tail: read(before..len)?, before };
     let place = Place::find(&archive)?;
@@ -164,7 +161,10 @@ pub(super) fn read(
         rest = after;
     }
     if !rest.is_empty() {
-        return Err(wrong(format!("its directory has more than the {} entries that it states", place.entries)));
+        return Err(wrong(format!(
+            "its directory has more than the {} entries that it states",
+            place.entries
+        )));
     }
     entries.sort_unstable_by_key(|(_, entry)| entry.header);
     if let Some([(_, one), (_, other)]) = entries.windows(2).find(|pair| pair[0].1.limit > pair[1].1.header) {
@@ -206,14 +206,17 @@ impl Entry {
         });
         let name_end = header.and_then(|header| header.checked_add((LOCAL + name.len()) as u64));
         let name = String::from_utf8_lossy(name).into_owned();
-        let (Some(size), Some(stored), Some(header), Some(name_end)) = (size, stored, header, name_end) else {
+        let (Some(size), Some(stored), Some(header), Some(name_end)) = (size, stored, header, name_end)
+        else {
             return Err(wrong(format!("its entry `{name}` has no sizes")));
         };
         if !matches!(number(bytes, 34, 2), 0 | MAX16) {
             return Err(wrong("is a part of an archive that was split"));
         }
         let Some(end) = name_end.checked_add(stored).filter(|end| *end <= limit) else {
-            return Err(wrong(format!("its entry `{name}` claims {stored} bytes at {header}, which are not there")));
+            return Err(wrong(format!(
+                "its entry `{name}` claims {stored} bytes at {header}, which are not there"
+            )));
         };
         let (name, start) = (name.into(), AtomicU64::new(0));
         let entry = Self { name, header, limit: end, stored, size, crc, method, flags, start };
@@ -235,11 +238,16 @@ impl Entry {
             // A block of deflate has at most 258 bytes for each two bits; what cannot be compressed grows little.
             DEFLATED => size <= stored.saturating_mul(1032) && stored <= size.saturating_add(size / 8 + 1024),
             _ => {
-                let why = format!("is compressed by method {method} of zip; stored and deflated entries are read");
+                let why =
+                    format!("is compressed by method {method} of zip; stored and deflated entries are read");
                 return Err(io::Error::new(ErrorKind::Unsupported, why));
             }
         };
-        if is_possible { Ok(()) } else { Err(wrong(format!("claims {size} bytes, of which {stored} are stored"))) }
+        if is_possible {
+            Ok(())
+        } else {
+            Err(wrong(format!("claims {size} bytes, of which {stored} are stored")))
+        }
     }
 
     /// Returns the offset of the data, by the first bytes of the local header and what follows.

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{
     fs::File,
-    io::{self, ErrorKind, Read},
+    io::{self, BufRead, ErrorKind, Read},
     ops::Range,
     path::Path,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -24,6 +24,9 @@ use crate::{Error, Result, extent::to_usize, files::read_at, fresh};
 
 /// The bytes that are read beyond a remote value and its local header, for the extra fields of the latter.
 const SLACK: u64 = 256;
+
+/// The bytes of a piece of an entry that is deflated.
+const PIECE: u64 = 4 << 20;
 
 /// The bytes of an archive.
 #[derive(Debug)]
@@ -102,10 +105,11 @@ impl ZipStorage {
     }
 
     fn read(bytes: Bytes, len: u64, place: String, path: &str) -> Result<Self> {
-        let entries = directory::read(len, &|range| bytes.read(range)).map_err(|error| match error.kind() {
-            ErrorKind::InvalidData => Error::store(&place, error),
-            _ => Error::io(&place, error),
-        })?;
+        let entries =
+            directory::read(len, &|range| bytes.read(range)).map_err(|error| match error.kind() {
+                ErrorKind::InvalidData => Error::store(&place, error),
+                _ => Error::io(&place, error),
+            })?;
         let path = key_within(path)
             .ok_or_else(|| Error::store(&place, format!("`{path}` is not a path within the archive")))?;
         let is_plain = !entries.iter().any(Entry::is_deflated);
@@ -164,7 +168,8 @@ impl ZipStorage {
     /// Returns the offset of an entry's data.
     fn start(&self, entry: &Entry) -> io::Result<u64> {
         match entry.start.load(Relaxed) {
-            0 => entry.start_by(&self.bytes.read(entry.header..entry.header + (LOCAL + entry.name.len()) as u64)?),
+            0 => entry
+                .start_by(&self.bytes.read(entry.header..entry.header + (LOCAL + entry.name.len()) as u64)?),
             start => Ok(start),
         }
     }
@@ -187,17 +192,22 @@ impl ZipStorage {
         self.bytes.read(start + range.start..start + range.end)
     }
 
-    /// Reads the value of an entry.
+    /// Reads the value of an entry. Of one that is deflated, a piece of the data is in memory besides.
     fn value(&self, entry: &Entry) -> io::Result<StoredBytes> {
-        let mut bytes = self.data(entry, 0..entry.stored)?;
-        if entry.is_deflated() {
-            let (mut data, mut value) = (&*bytes, fresh::chunk(to_usize(entry.size))?);
-            let inflated = DeflateDecoder::new(&mut data).take(entry.size + 1).read_to_end(&mut value);
-            inflated.map_err(|error| wrong(format!("cannot be inflated: {error}")))?;
-            if value.len() as u64 != entry.size {
-                return Err(wrong(format!("does not have the {} bytes that its archive states", entry.size)));
-            }
-            bytes = StoredBytes::Owned(value);
+        entry.check()?;
+        let bytes = if entry.is_deflated() {
+            let mut value = fresh::chunk(to_usize(entry.size))?;
+            let data = Data { zip: self, entry, piece: StoredBytes::Owned(Vec::new()), used: 0, next: 0 };
+            DeflateDecoder::new(data).take(entry.size + 1).read_to_end(&mut value)?;
+            StoredBytes::Owned(value)
+        } else {
+            self.data(entry, 0..entry.stored)?
+        };
+        if bytes.len() as u64 != entry.size {
+            return Err(wrong(format!(
+                "does not inflate to the {} bytes that its archive states",
+                entry.size
+            )));
         }
         let mut crc = Crc::new();
         crc.update(&bytes);
@@ -205,6 +215,39 @@ impl ZipStorage {
             return Err(wrong("is damaged: it does not have the checksum that its archive states"));
         }
         Ok(bytes)
+    }
+}
+
+/// The data of an entry, read in pieces.
+struct Data<'a> {
+    zip: &'a ZipStorage,
+    entry: &'a Entry,
+    piece: StoredBytes,
+    /// The bytes of the piece that are used, and the number of bytes before the next piece.
+    used: usize,
+    next: u64,
+}
+
+impl BufRead for Data<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.used == self.piece.len() {
+            let end = self.entry.stored.min(self.next + PIECE);
+            self.piece = self.zip.data(self.entry, self.next..end)?;
+            (self.used, self.next) = (0, end);
+        }
+        Ok(&self.piece[self.used..])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.used += bytes;
+    }
+}
+
+impl Read for Data<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(out)?;
+        self.consume(read);
+        Ok(read)
     }
 }
 

@@ -121,7 +121,9 @@ fn archives_of_other_programs() {
         assert_eq!((storage.size("a/x/c/1/0").unwrap(), storage.size("a").unwrap()), (Some(48), None));
         assert!(matches!(storage.get("a/x/c/1/0", 47).unwrap(), Value::Large(48)));
         for range in [0..48, 5..9, 48..48] {
-            let Value::Bytes(part) = storage.get_range("/a/x/c//1/0", range.clone()).unwrap() else { panic!() };
+            let Value::Bytes(part) = storage.get_range("/a/x/c//1/0", range.clone()).unwrap() else {
+                panic!()
+            };
             assert_eq!(*part, chunk[to_usize(range.start)..to_usize(range.end)]);
         }
         let beyond = storage.get_range("a/x/c/1/0", 40..49).unwrap_err();
@@ -142,7 +144,9 @@ fn archives_of_other_programs() {
 #[test]
 fn remote_archives_take_few_requests() {
     let large = vec![7; 100_000];
-    for bytes in [zip(&[stored("k", b"value"), stored("l", b"")]), zip(&[stored("k", b"value"), stored("l", &large)])] {
+    for bytes in
+        [zip(&[stored("k", b"value"), stored("l", b"")]), zip(&[stored("k", b"value"), stored("l", &large)])]
+    {
         let (object, zip) = within(&bytes, "");
         let zip = zip.unwrap();
         let asked = || std::mem::take(&mut *object.asked.lock().unwrap());
@@ -208,7 +212,8 @@ fn ends_and_directories_that_are_wrong() {
         [&*patched(&one, end + 20, &len), comment].concat()
     };
     let large = fs::read(fixture("large.zarr.zip")).unwrap();
-    let [record, locator, large_end] = [b"PK\x06\x06", b"PK\x06\x07", b"PK\x05\x06"].map(|sign| find(&large, sign));
+    let [record, locator, large_end] =
+        [b"PK\x06\x06", b"PK\x06\x07", b"PK\x05\x06"].map(|sign| find(&large, sign));
     let many = patched(&large, record + 24, &[10_000_000_u64.to_le_bytes(); 2].concat());
     for (bytes, why) in [
         (Vec::new(), "is no zip archive"),
@@ -278,10 +283,10 @@ fn entries_that_are_wrong() {
         (patched(&plain, 33, b"X"), "checksum"),
         (both(&plain, 14, &[1, 2, 3, 4]), "checksum"),
         (both(&packed, 22, &[10, 0, 0]), "claims 10 bytes"),
-        (both(&packed, 22, &[255, 255, 31]), "does not have the 2097151 bytes"),
-        (both(&zip(&[deflated("k", &[7; 500])]), 22, &[10, 0]), "does not have the 10 bytes"),
+        (both(&packed, 22, &[255, 255, 31]), "to the 2097151 bytes"),
+        (both(&zip(&[deflated("k", &[7; 500])]), 22, &[10, 0]), "to the 10 bytes"),
         (both(&zip(&[deflated("k", b"value")]), 22, &[0, 0, 1]), "claims 65536 bytes"),
-        (patched(&packed, 31, &[255]), "cannot be inflated"),
+        (patched(&packed, 31, &[255]), "deflate"),
     ] {
         let said = got(&opened(&bytes), "k").unwrap_err();
         assert!(said.contains(why), "{said}, not: {why}");
@@ -352,7 +357,10 @@ fn behind_urls() {
         assert_eq!(elements(remote), elements(local));
         // The size, the directory, the metadata, which are read once, and three chunks.
         let requests = server.requests();
-        assert!(requests.len() <= 6 && requests.iter().all(|request| request.contains("?sig=SECRET")), "{requests:?}");
+        assert!(
+            requests.len() <= 6 && requests.iter().all(|request| request.contains("?sig=SECRET")),
+            "{requests:?}"
+        );
     }
     let why = ZarrArray::open(format!("{}/none.zip", server.url), "", MissingChunk::Error).unwrap_err();
     assert!(matches!(&why, Error::Io { path, .. } if path.ends_with("none.zip")), "{why}");
