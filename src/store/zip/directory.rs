@@ -41,7 +41,7 @@ const DEFLATED: u64 = 8;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: Box<str>,
-    /// The offset of its local header, and of the next record.
+    /// The offset of its local header, and of the next record; at first the least that this can be.
     pub(super) header: u64,
     pub(super) limit: u64,
     /// The number of bytes in the archive, and of the value.
