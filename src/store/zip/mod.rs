@@ -33,6 +33,7 @@ const PIECE: u64 = 4 << 20;
 enum Bytes {
     File(Arc<File>),
     /// The object of a storage's empty key.
+    #[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "only URLs are such archives"))]
     Stored(Arc<dyn Storage>),
 }
 
@@ -97,6 +98,7 @@ impl ZipStorage {
     ///
     /// # Errors
     /// [`Error::Store`] for what is no archive, is damaged or has too many entries; [`Error::Io`] if it cannot be read.
+    #[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "only URLs are such archives"))]
     pub(super) fn within(storage: Arc<dyn Storage>, path: &str) -> Result<Self> {
         let place = storage.place("");
         let size = storage.size("").and_then(|size| size.ok_or_else(|| ErrorKind::NotFound.into()));
