@@ -68,9 +68,9 @@ impl StoredArray {
 
 #[pymethods]
 impl StoredArray {
-    /// Opens a .npy file, or the Zarr array of that name in a folder or zip archive, or the store itself. A missing chunk has the fill value if `fill`;
-    /// otherwise it is an error. The path may be a URL, with options. Elements that are missing by the array's attributes are NaN; in integers,
-    /// they are an error.
+    /// Opens a .npy file, or the Zarr array of that name in a folder or zip archive, or the store itself. A missing chunk has the fill
+    /// value if `fill`; otherwise it is an error. The path may be a URL, with options. Elements that are missing by the array's attributes
+    /// are NaN; in integers, they are an error.
     #[new]
     #[pyo3(signature = (path, array, fill, storage_options=None))]
     fn open(

@@ -40,8 +40,8 @@ pub fn local_path(place: &Path) -> Option<Cow<'_, Path>> {
     Some(Cow::Owned(decoded(path).into()))
 }
 
-/// Returns the zip archive that `place` is, or lies within, and the path within the archive, which may be empty. An archive is a file, or a part
-/// of a URL's path, whose name ends in `.zip` or `.ozx`, in any case.
+/// Returns the zip archive that `place` is, or lies within, and the path within the archive, which may be empty. An archive is a file, or a
+/// part of a URL's path, whose name ends in `.zip` or `.ozx`, in any case.
 ///
 /// ```
 /// use std::path::Path;
@@ -90,11 +90,11 @@ pub(super) fn decoded(path: &str) -> String {
 /// Opens the storage at `place`: a folder, or a URL with one of the schemes `s3`, `gs`, `az`, `abfs`, `abfss`, `http`, `https` and `file`,
 /// or a [zip archive](zip_archive) at either. A remote storage only reads. It needs the feature `remote`.
 ///
-/// A path may go on within an archive (`cohort.zarr.zip/a/x`). If the root of an archive has no metadata, and one folder in it has, as `zip -r`
-/// makes it, paths may also begin in this folder, which stands for the archive. Entries are stored or deflated; their checksums are checked if
-/// they are read as a whole, and of several with one name the last counts. An archive has at most a million entries, in a directory of at most
-/// 256 MiB, which is read when it is opened, remotely by two or three requests. Names that are no [keys](super::key_within) are passed over.
-/// Without the feature `zarr` an archive is a file like others.
+/// A path may go on within an archive (`cohort.zarr.zip/a/x`). If its root has no metadata, and one folder in it has, as `zip -r` makes
+/// archives, paths may also begin in this folder, which stands for the archive. Entries are stored or deflated; their checksums are
+/// checked if they are read as a whole, and of several with one name the last counts. An archive has at most a million entries, in a
+/// directory of at most 256 MiB, which is read when it is opened, remotely by two or three requests. Names that are no
+/// [keys](super::key_within) are passed over. Without the feature `zarr` an archive is a file like others.
 ///
 /// If a Zarr store has consolidated metadata (`.zmetadata`, or those within `zarr.json`), they take the place of requests for the
 /// metadata of its arrays, and of lists of names, which HTTP has not. So opening takes one or two requests; S3 without a region takes one
@@ -108,9 +108,9 @@ pub(super) fn decoded(path: &str) -> String {
 /// repeated after answers of 5xx, 408 and 429, after failures of the network, and after a body that ends early.
 ///
 /// # Errors
-/// [`Error::Store`] for another scheme, an unknown option or a wrong value, credentials that cannot be used, a build without `remote`, and an
-/// archive that is damaged, was split, is larger than that, or has entries that overlap. [`Error::Io`] if the metadata cannot be read. Entries
-/// that are encrypted, or compressed in another way, are errors once they are read.
+/// [`Error::Store`] for another scheme, an unknown option or a wrong value, credentials that cannot be used, a build without `remote`, and
+/// an archive that is damaged, was split, is larger than that, or has entries that overlap. [`Error::Io`] if the metadata cannot be read.
+/// Entries that are encrypted, or compressed in another way, are errors once they are read.
 pub fn open_storage(place: impl AsRef<Path>, options: &StorageOptions) -> Result<Arc<dyn Storage>> {
     let place = place.as_ref();
     if let Some(path) = local_path(place) {

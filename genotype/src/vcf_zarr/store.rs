@@ -75,8 +75,8 @@ pub struct GenotypeStore {
 }
 
 impl GenotypeStore {
-    /// Opens the store in the folder `store`, or in a zip archive or at a URL as of [`open_storage`]. Its genotypes are the array `array`, or if
-    /// that is `None` the arrays that are found.
+    /// Opens the store in the folder `store`, or in a zip archive or at a URL as of [`open_storage`]. Its genotypes are the array `array`,
+    /// or if that is `None` the arrays that are found.
     ///
     /// Reads the metadata of the genotype arrays and no data. `missing` is the rule for their missing chunks. A missing chunk
     /// of sample names or variants is an error if the fill value cannot be valid there, as for names, positions and reference

@@ -213,8 +213,8 @@ pub struct ZarrArray {
 }
 
 impl ZarrArray {
-    /// Opens the array at `path` within the store in the folder `store`, or in a zip archive or at a URL as of [`open_storage`]; an empty path
-    /// means the store itself.
+    /// Opens the array at `path` within the store in the folder `store`, or in a zip archive or at a URL as of [`open_storage`]; an empty
+    /// path means the store itself.
     ///
     /// Reads only the array's own metadata, so an unsupported array next to it does no harm.
     ///

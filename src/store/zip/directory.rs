@@ -144,8 +144,8 @@ impl Place {
     }
 }
 
-/// Reads the directory of an archive of `len` bytes, whose bytes `read` returns: the entries with names that are keys, in the order of their
-/// names. Of entries with one name, the last is taken. Allocates memory for no more than the directory.
+/// Reads the directory of an archive of `len` bytes, whose bytes `read` returns: the entries with names that are keys, in the order of
+/// their names. Of entries with one name, the last is taken. Allocates memory for no more than the directory.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] for what is no archive, is damaged, or exceeds a limit, and for entries that share bytes.

@@ -93,8 +93,8 @@ impl ZipStorage {
         Self::read(Bytes::File(Arc::new(file)), len, place, path)
     }
 
-    /// Opens the archive that is the object of a storage's empty key, and in it the folder `path`. An empty `path` means the root of the archive,
-    /// or if that has no metadata the one folder in it that has. Other paths begin at either.
+    /// Opens the archive that is the object of a storage's empty key, and in it the folder `path`. An empty `path` means the root of the
+    /// archive, or if that has no metadata the one folder in it that has. Other paths begin at either.
     ///
     /// # Errors
     /// [`Error::Store`] for what is no archive, is damaged or has too many entries; [`Error::Io`] if it cannot be read.
