@@ -95,7 +95,9 @@ mod tests {
             assert!(why(name).contains(what), "{name}: {}", why(name));
         }
         assert!(["a.npy", "a.zarr", "a.ozx", "cohort.bed", "cohort"].map(why).iter().all(String::is_empty));
-        ["store", "store.zip"].map(|name| fs::write(folder.path().join(name), b"PK\x03\x04more").unwrap());
+        for name in ["store", "store.zip"] {
+            fs::write(folder.path().join(name), b"PK\x03\x04more").unwrap();
+        }
         fs::write(folder.path().join("short"), b"PK").unwrap();
         assert!(
             why("store").contains("a zip file") && why("store.zip").is_empty() && why("short").is_empty()
