@@ -10,6 +10,8 @@
 
 mod hooked;
 mod server;
+#[cfg(feature = "zarr")]
+mod zip;
 
 use std::{
     collections::BTreeMap,
@@ -34,6 +36,8 @@ use crate::{
 
 pub use hooked::Hooked;
 pub use server::{Answer, Server};
+#[cfg(feature = "zarr")]
+pub use zip::{Zipped, stored, zip};
 
 /// The kinds of devices that a test runs on, with the way of opening each.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use teatime::{
     ChunkedArray, Error, LookedFor, MissingChunk, StoredType,
     stable_text::StableText,
-    store::{MissingAsNan, NpyArray, ZarrArray},
+    store::{MissingAsNan, NpyArray, ZarrArray, zip_archive},
     stream::digest,
 };
 
@@ -167,7 +167,8 @@ impl Files {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn at(place: &Path) -> Result<Self, Error> {
-        let real = place.canonicalize().unwrap_or_else(|_| place.to_path_buf());
+        let (file, _) = on_disk(place);
+        let real = file.canonicalize().unwrap_or(file);
         // A remote storage watches its own objects.
         let version = if remote::is_remote(place) { Ok(0) } else { version(&real, "", false) };
         let version = version.map_err(|source| error(place, source))?;
@@ -180,10 +181,10 @@ impl Files {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn words(&self) -> Result<String, Error> {
-        let is_remote = remote::is_remote(&self.place);
-        let real = if is_remote { Ok(self.place.clone()) } else { self.place.canonicalize() };
+        let (file, within) = on_disk(&self.place);
+        let real = if remote::is_remote(&file) { Ok(file) } else { file.canonicalize() };
         let place = real.map_err(|source| error(&self.place, source))?;
-        Ok(format!("{} {:016x}", place.display(), self.version))
+        Ok(format!("{}{within} {:016x}", place.display(), self.version))
     }
 
     /// # Errors
@@ -194,6 +195,14 @@ impl Files {
         }
         let why = "changed while it was read: something else writes to it; run again";
         Err(Failure::Error(format!("{}: {why}", self.place.display())))
+    }
+}
+
+/// Returns the file or folder that a place is, or the zip archive that it lies within, and the path within that.
+fn on_disk(place: &Path) -> (PathBuf, String) {
+    match zip_archive(place) {
+        Some((archive, within)) if !within.is_empty() => (archive, format!("/{within}")),
+        _ => (place.to_path_buf(), String::new()),
     }
 }
 
@@ -251,6 +260,22 @@ mod tests {
                 matches!(files.check(), Err(Failure::Error(why)) if why.contains("changed while it was read"))
             );
             files = Files::at(&array).expect("it can be read");
+        }
+    }
+
+    /// An array in an archive changes with the archive, and is another than those beside it.
+    #[test]
+    fn archives_that_change() {
+        let scratch = tempfile::tempdir().expect("the temporary folder should be writable");
+        let archive = scratch.path().join("x.zip");
+        let write = |text| fs::write(&archive, text).expect("a file");
+        write("1");
+        let files = ["a", "b", ""].map(|name| Files::at(&archive.join(name)).expect("it can be read"));
+        let [a, b, whole] = files.each_ref().map(|files| files.words().expect("it can be read"));
+        assert!(a != b && a.contains("x.zip/a ") && whole.contains("x.zip "), "{a} {b} {whole}");
+        write("12");
+        for files in files {
+            assert!(matches!(files.check(), Err(Failure::Error(why)) if why.contains("changed while")));
         }
     }
 }

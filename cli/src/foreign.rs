@@ -2,11 +2,14 @@
 
 use std::{fs::File, io::Read, path::Path};
 
+use teatime::store::zip_archive;
+
 use crate::failure::Failure;
 
 /// Endings of files that are not read, what these are, and what to do.
 const FOREIGN: [(&str, &str, &str); 10] = [
-    ("zip ozx", "a zip file", "unpack it into a folder (`unzip`, or `python -m zipfile -e FILE FOLDER`)"),
+    // Names are compared in lower case, so only the first bytes of a file lead here.
+    ("PK", "a zip file under another name", "give it the ending .zip if a Zarr store is in it"),
     (
         "h5 hdf5 h5ad loom mat ims",
         "an HDF5 file",
@@ -38,6 +41,9 @@ pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
     let foreign = |what: &str, how: &str| {
         Err(Failure::Error(format!("{}: is {what}, which is not read: {how}", path.display())))
     };
+    if zip_archive(path).is_some() {
+        return Ok(());
+    }
     if path.is_dir() {
         // An Icechunk repository has these folders.
         let is_icechunk = ["refs", "snapshots", "manifests"].iter().all(|name| path.join(name).is_dir());
@@ -55,7 +61,7 @@ pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
         let is_read =
             path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok();
         match start {
-            [b'P', b'K', 3 | 5, _] if is_read => ".zip",
+            [b'P', b'K', 3 | 5, _] if is_read => ".PK",
             [0x89, b'H', b'D', b'F'] if is_read => ".h5",
             _ => "",
         }
@@ -81,8 +87,6 @@ mod tests {
             Err(failure) => format!("{failure:?}"),
         };
         for (name, what) in [
-            ("a.zarr.zip", "unpack it into a folder"),
-            ("a.OZX", "a zip file"),
             ("a.h5ad", "write_zarr"),
             ("a.ome.tiff", "bioformats2raw"),
             ("a.vcf.gz", "vcf2zarr"),
@@ -90,10 +94,14 @@ mod tests {
         ] {
             assert!(why(name).contains(what), "{name}: {}", why(name));
         }
-        assert!(["a.npy", "a.zarr", "zip", "cohort.bed", "cohort"].map(why).iter().all(String::is_empty));
-        fs::write(folder.path().join("store"), b"PK\x03\x04more").unwrap();
+        assert!(["a.npy", "a.zarr", "a.ozx", "cohort.bed", "cohort"].map(why).iter().all(String::is_empty));
+        for name in ["store", "store.zip"] {
+            fs::write(folder.path().join(name), b"PK\x03\x04more").unwrap();
+        }
         fs::write(folder.path().join("short"), b"PK").unwrap();
-        assert!(why("store").contains("a zip file") && why("short").is_empty());
+        assert!(
+            why("store").contains("a zip file") && why("store.zip").is_empty() && why("short").is_empty()
+        );
         for name in ["refs", "snapshots", "manifests"] {
             fs::create_dir_all(folder.path().join("ice").join(name)).unwrap();
         }

@@ -12,7 +12,7 @@ use clap::{
 };
 use teatime::{
     Cancel, Error, Result,
-    store::{Storage, StorageOptions, local_path, open_storage, redacted},
+    store::{Storage, StorageOptions, local_path, open_storage, redacted, zip_archive},
 };
 
 /// Options of inputs behind URLs.
@@ -111,8 +111,11 @@ pub(crate) fn is_remote(path: &Path) -> bool {
     local_path(path).is_none()
 }
 
-/// True if an input is a single file: of URLs, those of .npy files are.
+/// True if an input is a single file that is no zip archive: of URLs, those of .npy files are.
 pub(crate) fn is_file(path: &Path) -> bool {
+    if zip_archive(path).is_some() {
+        return false;
+    }
     let is_npy = || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
     if is_remote(path) { is_npy() } else { path.metadata().is_ok_and(|metadata| !metadata.is_dir()) }
 }

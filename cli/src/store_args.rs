@@ -26,8 +26,8 @@ const PLOIDY_MISMATCHES: Named<bool> = &[("error", false), ("missing", true)];
 /// Arguments of every command that reads genotypes.
 #[derive(Args, Debug)]
 pub(crate) struct StoreArgs {
-    /// Zarr stores (folders or URLs), or PLINK .bed files, with or without the ending; the variants of several are appended in the
-    /// order given
+    /// Zarr stores (folders, .zip files or URLs), or PLINK .bed files, with or without the ending; the variants of several are appended
+    /// in the order given
     #[arg(value_name = "STORE", required = true, value_parser = input())]
     paths: Vec<PathBuf>,
     /// Path of the genotype array within each store, where it has another name

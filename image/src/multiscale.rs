@@ -47,7 +47,7 @@ pub struct Multiscale {
 }
 
 impl Multiscale {
-    /// Opens the image whose folder is `path`, or a URL as of [`open_storage`]. Reads only its metadata.
+    /// Opens the image whose folder is `path`, or a zip archive or URL as of [`open_storage`]. Reads only its metadata.
     ///
     /// The image may also be part of a plate or of bioformats2raw's output; then `path` is the image's own folder. Axes without a type are
     /// classified by their names: `z`, `y` and `x` are spatial, `t` is time, and `c` is channels.

@@ -8,7 +8,7 @@ use teatime::{
     ChunkedArray, DType, MissingChunk, StoredType, filter,
     store::{
         ArraySpec, Compression, MissingAsNan, NpyArray, ZarrArray, ZarrFormat, join, local_path,
-        open_storage, read_json,
+        open_storage, read_json, zip_archive,
     },
 };
 
@@ -68,9 +68,9 @@ impl StoredArray {
 
 #[pymethods]
 impl StoredArray {
-    /// Opens a .npy file, or the Zarr array of that name in a folder, or the folder itself. A missing chunk has the fill value if `fill`;
-    /// otherwise it is an error. The path may be a URL, with options. Elements that are missing by the array's attributes are NaN; in integers,
-    /// they are an error.
+    /// Opens a .npy file, or the Zarr array of that name in a folder or zip archive, or the store itself. A missing chunk has the fill
+    /// value if `fill`; otherwise it is an error. The path may be a URL, with options. Elements that are missing by the array's attributes
+    /// are NaN; in integers, they are an error.
     #[new]
     #[pyo3(signature = (path, array, fill, storage_options=None))]
     fn open(
@@ -81,7 +81,7 @@ impl StoredArray {
         storage_options: Option<HashMap<String, String>>,
     ) -> PyResult<Self> {
         let path = local_path(&path).map_or_else(|| path.clone(), Cow::into_owned);
-        if array.is_none() && path.is_file() {
+        if array.is_none() && path.is_file() && zip_archive(&path).is_none() {
             let opened = py.detach(|| NpyArray::open(path)).map_err(exception)?;
             return Ok(Self::new(Arc::new(opened)));
         }

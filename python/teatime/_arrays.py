@@ -8,6 +8,7 @@ import itertools
 import operator
 import os
 import re
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -200,7 +201,10 @@ def stamp(path: str) -> str:
     digest = hashlib.blake2b(digest_size=16)
     if is_url(path):
         digest.update(path.encode())
-    for entry in entries or [path]:
+    # A path may lead into a zip archive.
+    whole = PurePath(path)
+    file = next(filter(os.path.isfile, map(str, (whole, *whole.parents))), path)
+    for entry in entries or [file]:
         with contextlib.suppress(OSError):
             status = os.stat(entry)
             digest.update(f"{entry} {status.st_mtime_ns} {status.st_size}\n".encode(errors="surrogateescape"))

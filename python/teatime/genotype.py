@@ -140,8 +140,8 @@ def open_store(
     Parameters
     ----------
     path
-        Of the folder, or of the .bed, beside which are its .bim and .fam; or the URL of a Zarr store: ``s3://``, ``gs://``, ``az://``,
-        ``abfss://``, ``https://`` ...
+        Of the folder or zip archive, or of the .bed, beside which are its .bim and .fam; or the URL of a Zarr store: ``s3://``, ``gs://``,
+        ``az://``, ``abfss://``, ``https://`` ...
     array
         The array of a Zarr store, where it is not the one that is found.
     fill

@@ -45,6 +45,28 @@ def test_dosages_and_stores(genotypes, store):
         np.testing.assert_array_equal(td.grm(source, method, compute=True).matrix, genotype.grm(genotypes, method, device="cpu").matrix)
 
 
+def test_stores_in_zip_archives(rng, tmp_path):
+    """They give what their folders give, in tasks too, whose names are others once the archive is."""
+    folder, names = tmp_path / "x.zarr", []
+    for _ in range(2):
+        write(folder, "g", calls(rng, 300, 12), (100, 12, 2))
+        write(folder, "y", rng.random((30, 20), dtype="f4"), (10, 20))
+        archive = shutil.make_archive(str(folder), "zip", folder)
+        assert archive.endswith("x.zarr.zip")
+        for function in (
+            lambda place: genotype.pca(genotype.open_store(place, "g"), 3, device="cpu").scores,
+            lambda place: genotype.pca(os.path.join(place, "g"), 3, device="cpu").scores,
+            lambda place: teatime.truncated_svd(os.path.join(place, "y"), 2, device="cpu").u,
+            lambda place: td.pca(place, 3, array="g", compute=True).scores,
+            lambda place: td.gaussian_filter(place, 1, array="y").compute(),
+            lambda place: td.gaussian_filter(os.path.join(place, "y"), 1).compute(),
+        ):
+            np.testing.assert_array_equal(function(archive), function(folder))
+        names += [td.gaussian_filter(archive, 1, array="y").name, td.gaussian_filter(os.path.join(archive, "y"), 1).name]
+        shutil.rmtree(folder)
+    assert len(set(names)) == 4
+
+
 def test_randomized_pca_goes_on_until_it_has_converged(rng, tmp_path, monkeypatch):
     """By the rule of the plain function, whether it is computed at once or later; with a word where a limit stops it."""
     values = calls(rng, 5000, 200)

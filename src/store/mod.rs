@@ -10,6 +10,7 @@
 //! | a destination of your own for boxes that are written | an implementation of [`BoxWriter`] |
 //! | a new Zarr store with several arrays | [`NewStore`] |
 //! | a store on S3, Google Cloud Storage, Azure, or behind HTTP | [`open_storage`]; paths may also be such URLs, with the feature `remote` |
+//! | a store in a zip archive | [`open_storage`]; paths and URLs may be those of archives |
 //! | a storage of your own | an implementation of [`Storage`], and of [`WritableStorage`] |
 //!
 #![cfg_attr(
@@ -35,8 +36,12 @@ mod remote;
 mod storage;
 #[cfg(feature = "zarr")]
 mod zarr;
+#[cfg(feature = "zarr")]
+mod zip;
 
 pub(crate) use self::blocks::{extract_block, insert_block};
+#[cfg(feature = "zarr")]
+pub use self::place::zip_archive;
 #[cfg(feature = "zarr")]
 pub use self::zarr::{
     ArraySpec, ArrayWriter, Attributes, Column, Compression, MAX_CHUNK_BYTES, NewStore, Node, Shuffle,

@@ -69,8 +69,15 @@ pub trait Storage: fmt::Debug + Send + Sync {
         0
     }
 
-    /// Returns the folder whose files the values are: `None` by default. Parts of these files may be read without [`get`](Self::get).
-    fn folder(&self) -> Option<&Folder> {
+    /// True if values [open](Self::open_value): if local files hold them as they are. By default it is false.
+    fn opens_values(&self) -> bool {
+        false
+    }
+
+    /// Opens the file that holds a key's value, if values [open](Self::opens_values), so that parts of it are read without
+    /// [`get`](Self::get); and returns which of its bytes are the value. `None` if the key has no value, or one that does not open.
+    fn open_value(&self, key: &str) -> Option<(Arc<File>, Range<u64>)> {
+        let _ = key;
         None
     }
 
@@ -322,13 +329,6 @@ impl Folder {
             Err(_) => Ok(None),
         }
     }
-
-    /// Opens a key's file if it has `bytes` bytes.
-    #[cfg(feature = "zarr")]
-    pub(super) fn open(&self, key: &str, bytes: u64) -> Option<File> {
-        let (path, size) = self.file(key).ok()??;
-        (size == bytes).then(|| File::open(path).ok()).flatten()
-    }
 }
 
 impl Unnamed {
@@ -416,8 +416,13 @@ impl Storage for Folder {
         self.path(key).display().to_string()
     }
 
-    fn folder(&self) -> Option<&Folder> {
-        Some(self)
+    fn opens_values(&self) -> bool {
+        true
+    }
+
+    fn open_value(&self, key: &str) -> Option<(Arc<File>, Range<u64>)> {
+        let (path, size) = self.file(key).ok()??;
+        Some((Arc::new(File::open(path).ok()?), 0..size))
     }
 
     fn get(&self, key: &str, most: u64) -> io::Result<Value> {

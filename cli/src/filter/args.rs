@@ -34,7 +34,7 @@ pub(super) const COMPRESSIONS: Named<Compression> = &[
 /// The array that is filtered, and its axes.
 #[derive(Args, Debug)]
 pub(crate) struct ArrayArgs {
-    /// The array: a .npy file, or the folder of a Zarr array or of an OME-Zarr image
+    /// The array: a .npy file, or the folder or .zip file of a Zarr array or of an OME-Zarr image
     #[arg(value_name = "IN", value_parser = input())]
     pub(crate) input: PathBuf,
     /// File for the result: its ending, .npy or .zarr, says what it is

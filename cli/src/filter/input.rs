@@ -28,9 +28,8 @@ impl Input {
         let (path, missing) = (args.input.display().to_string(), task.result.missing_chunk);
         // Integers are kept if their results are integers too.
         let keeps = |dtype| !matches!((task.result_type)(dtype), StoredType::F32 | StoredType::F64);
-        let is_folder =
-            args.input.is_dir() || remote::is_remote(&args.input) && !remote::is_file(&args.input);
-        let is_group = is_folder && Node::at(&*remote::open(&args.input)?, "")? == Node::Group;
+        let is_group =
+            !remote::is_file(&args.input) && Node::at(&*remote::open(&args.input)?, "")? == Node::Group;
         if is_group {
             let image = Multiscale::open_in(&remote::open(&args.input)?, "")?;
             let level = args.level.unwrap_or(0);

@@ -42,8 +42,8 @@ const COMMAND: &str = "pairwise";
 
 /// Distances of the observations of an array from one another, or from those of another array
 ///
-/// Takes numbers of any kind: a .npy file, or a Zarr array (its own folder, within a store or alone). For genotypes, `teatime distance`
-/// knows samples, calls and PLINK's files.
+/// Takes numbers of any kind: a .npy file, or a Zarr array (its own folder, within a store or alone; also in a zip file, as
+/// STORE.zip/NAME). For genotypes, `teatime distance` knows samples, calls and PLINK's files.
 #[derive(Args, Debug)]
 #[command(after_long_help = with_exits(HELP, Some("a D.zarr that is written tile by tile stays for --resume")))]
 pub(crate) struct PairwiseArgs {

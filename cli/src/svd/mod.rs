@@ -49,9 +49,9 @@ const RESULTS: [&str; 9] = [
 
 /// Singular values and vectors of an array of any numbers, which need not fit memory
 ///
-/// Takes .npy files and Zarr arrays (a Zarr array's own folder, within a store or alone). For genotypes, `teatime pca` knows samples,
-/// calls and PLINK's files. The first pass computes means, and counts what is missing; the method then takes one pass, or one for each
-/// product where the matrix does not fit the device.
+/// Takes .npy files and Zarr arrays (a Zarr array's own folder, within a store or alone; also in a zip file, as STORE.zip/NAME). For
+/// genotypes, `teatime pca` knows samples, calls and PLINK's files. The first pass computes means, and counts what is missing; the method
+/// then takes one pass, or one for each product where the matrix does not fit the device.
 #[derive(Args, Debug)]
 #[command(after_long_help = with_exits(HELP, Some("the DIR/svd.checkpoint of --resume stays")))]
 pub(crate) struct SvdArgs {

@@ -36,3 +36,4 @@ mod svd;
 #[cfg(unix)]
 mod svd_stopped;
 mod timeline;
+mod zip;

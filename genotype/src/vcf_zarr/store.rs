@@ -7,7 +7,9 @@ use std::{
 
 use teatime::{
     Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
-    store::{Column, Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage},
+    store::{
+        Column, Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage, zip_archive,
+    },
 };
 
 use super::{
@@ -73,8 +75,8 @@ pub struct GenotypeStore {
 }
 
 impl GenotypeStore {
-    /// Opens the store in the folder `store`, or at a URL as of [`open_storage`]. Its genotypes are the array `array`, or if that is `None` the
-    /// arrays that are found.
+    /// Opens the store in the folder `store`, or in a zip archive or at a URL as of [`open_storage`]. Its genotypes are the array `array`,
+    /// or if that is `None` the arrays that are found.
     ///
     /// Reads the metadata of the genotype arrays and no data. `missing` is the rule for their missing chunks. A missing chunk
     /// of sample names or variants is an error if the fill value cannot be valid there, as for names, positions and reference
@@ -86,15 +88,15 @@ impl GenotypeStore {
     ///   wrong rank, data type or codec, or attributes that change its values in unsupported ways; arrays do not fit each other.
     /// - [`Error::Io`]: metadata cannot be read.
     pub fn open(store: impl AsRef<Path>, array: Option<&str>, missing: MissingChunk) -> Result<Self> {
-        let Some(store) = &local_path(store.as_ref()) else {
+        let is_archive = zip_archive(store.as_ref()).is_some();
+        let Some(store) = &local_path(store.as_ref()).filter(|_| !is_archive) else {
             let storage = open_storage(store, &StorageOptions::default())?;
             return Self::open_in(storage, array, missing);
         };
         match std::fs::metadata(store) {
             Ok(folder) if folder.is_dir() => {}
             Ok(_) => {
-                let why =
-                    "is a file; a Zarr store is a folder (zip files are not read), PLINK's calls are a .bed";
+                let why = "is a file; a Zarr store is a folder or a .zip, PLINK's calls are a .bed";
                 return Err(Error::store(store.display(), why));
             }
             Err(source) => return Err(Error::io(store.display(), source)),

@@ -28,7 +28,7 @@ use self::fault::Fault;
 use super::{Storage, StoredBytes, Value, options::StorageOptions};
 use crate::{Cancel, Error, Result, extent::to_usize, fresh};
 
-/// The size of an object that is read in parts, of a part, and the number of parts at once.
+/// The size of an object, or range of one, that is read in parts, of a part, and the number of parts at once.
 const PARTED: usize = 16 << 20;
 const PART: usize = 8 << 20;
 const PARTS_AT_ONCE: usize = 4;
@@ -170,11 +170,10 @@ impl RemoteStorage {
             let is_tagged = got.meta.e_tag.is_some();
             let mut bytes = fresh::chunk(to_usize(size)).map_err(|_| Fault::Memory)?;
             bytes.resize(to_usize(size), 0);
-            let read = match range {
-                None if bytes.len() > PARTED && !self.has_no_ranges.load(Relaxed) => {
-                    self.fill_in_parts(path, got, &mut bytes).await
-                }
-                _ => fill(got, &mut bytes).await,
+            let read = if bytes.len() > PARTED && !self.has_no_ranges.load(Relaxed) {
+                self.fill_in_parts(path, got, &mut bytes).await
+            } else {
+                fill(got, &mut bytes).await
             };
             match read {
                 Ok(()) => return Ok(Value::Bytes(StoredBytes::Owned(bytes))),
@@ -193,18 +192,20 @@ impl RemoteStorage {
         }
     }
 
-    /// Fills `out` with a large object: the first part by the answer that told its size, and further ones by requests of their own.
+    /// Fills `out` with a large object, or range of one: the first part by the answer that told its size, and further ones by requests of
+    /// their own.
     async fn fill_in_parts(&self, path: &Path, first: GetResult, out: &mut [u8]) -> Result<(), Fault> {
         let (head, rest) = out.split_at_mut(PART);
-        let part = |(part, out)| self.fill_part(path, (part + 1) * PART, out);
+        let start = first.range.start;
+        let part = |(part, out)| self.fill_part(path, start + ((part + 1) * PART) as u64, out);
         let parts: Vec<_> = rest.chunks_mut(PART).enumerate().map(part).collect();
         let parts = stream::iter(parts).buffer_unordered(PARTS_AT_ONCE).try_collect::<()>();
         futures_util::future::try_join(fill(first, head), parts).await.map(drop)
     }
 
     /// Fills `out` with a part of an object that begins at `start`.
-    async fn fill_part(&self, path: &Path, start: usize, out: &mut [u8]) -> Result<(), Fault> {
-        let range = start as u64..(start + out.len()) as u64;
+    async fn fill_part(&self, path: &Path, start: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let range = start..start + out.len() as u64;
         let options = GetOptions { range: Some(range.into()), ..GetOptions::default() };
         let got = self.store.get_opts(path, options).await.map_err(Fault::Request)?;
         self.check(&got)?;

@@ -146,6 +146,9 @@ fn large_values_come_in_parts() {
     let parts =
         server.requests().iter().filter_map(|request| request.split(' ').nth(2).map(str::to_owned)).count();
     assert_eq!(parts, 2);
+    let Ok(Value::Bytes(part)) = storage.get_range("x", 500..PARTED as u64 + 900) else { panic!() };
+    assert!(*part == value[500..PARTED + 900]);
+    assert_eq!(server.requests().len(), 3);
     // A server without ranges.
     let (server, storage) = served(&value);
     server.answer("x", Answer::Whole, 99);

@@ -112,30 +112,31 @@ impl StoredArray {
         }
     }
 
-    /// True if chunks are files that hold their elements as they are.
+    /// True if storage holds the elements of chunks as they are.
     fn opens_chunks(&self) -> bool {
         matches!(&self.metadata.chain, Chain::Plain(codecs) if codecs.is_plain())
-            && self.storage.folder().is_some()
+            && self.storage.opens_values()
     }
 
-    /// Opens a chunk's file; `None` if it is missing or has another number of bytes than its elements.
+    /// Opens a chunk; `None` if it is missing or has another number of bytes than its elements.
     fn open_chunk(&self, index: &[u64]) -> Option<OpenChunk> {
-        let (folder, spec) = (self.storage.folder()?, &self.metadata.spec);
-        let bytes = spec.bytes() as u64;
-        let open =
-            |keys: &ChunkKeyEncoding| folder.open(&join(&self.path, keys.encode(index).as_str()), bytes);
+        let bytes = self.metadata.spec.bytes() as u64;
+        let open = |keys: &ChunkKeyEncoding| {
+            let value = self.storage.open_value(&join(&self.path, keys.encode(index).as_str()));
+            value.filter(|(_, range)| range.end - range.start == bytes)
+        };
         let Looked { there, other_names, .. } = &self.looked;
         // Names are tried as by `fetch`.
         let tries_other = other_names.load(Relaxed) || !there.load(Relaxed);
         let other = || {
-            let file = open(self.metadata.other_keys.as_ref().filter(|_| tries_other)?)?;
+            let value = open(self.metadata.other_keys.as_ref().filter(|_| tries_other)?)?;
             other_names.store(true, Relaxed);
-            Some(file)
+            Some(value)
         };
-        let file = open(&self.metadata.keys).or_else(other)?;
+        let (file, range) = open(&self.metadata.keys).or_else(other)?;
         there.store(true, Relaxed);
         let rows = self.metadata.chunk_shape.first().copied().unwrap_or(1);
-        Some(OpenChunk::new(Arc::new(file), 0, bytes / rows.max(1), rows))
+        Some(OpenChunk::new(file, range.start, bytes / rows.max(1), rows))
     }
 
     /// Decodes one fetched chunk; returns `None` if it is missing. `fill` is called for inner chunks. If `leave` is true, bit planes of
@@ -212,8 +213,8 @@ pub struct ZarrArray {
 }
 
 impl ZarrArray {
-    /// Opens the array at `path` within the store in the folder `store`, or at a URL as of [`open_storage`]; an empty path means the folder
-    /// itself.
+    /// Opens the array at `path` within the store in the folder `store`, or in a zip archive or at a URL as of [`open_storage`]; an empty
+    /// path means the store itself.
     ///
     /// Reads only the array's own metadata, so an unsupported array next to it does no harm.
     ///

@@ -9,14 +9,11 @@ use std::{
 
 use serde_json::Value;
 
-use super::json::{MAX_METADATA_BYTES, read_json};
+use super::json::{DOCUMENTS, MAX_METADATA_BYTES, read_json};
 use crate::{
     Error, Result,
     store::{Storage, StoredBytes, Value as Stored, storage::join},
 };
-
-/// The names of the documents that describe arrays and groups.
-const DOCUMENTS: [&str; 5] = ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
 /// A document; `None` if it is known that there is none.
 type Document = Option<Arc<[u8]>>;

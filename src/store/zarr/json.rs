@@ -9,6 +9,10 @@ use crate::{
     store::{Storage, Value as Stored, storage::key_within},
 };
 
+/// The names of the documents that describe arrays and groups.
+pub(in crate::store) const DOCUMENTS: [&str; 5] =
+    ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
+
 /// The maximum number of bytes of the metadata of one array.
 pub(super) const MAX_METADATA_BYTES: u64 = 16 << 20;
 

@@ -23,6 +23,7 @@ mod writer;
 
 #[cfg(feature = "remote")]
 pub(super) use self::consolidated::consolidated;
+pub(super) use self::json::DOCUMENTS;
 pub use self::{
     array::ZarrArray,
     column::Column,
