@@ -21,6 +21,7 @@ mod grm;
 mod heap;
 mod interrupt;
 mod iteration;
+mod lists;
 mod matched;
 mod output;
 mod pairwise;
