@@ -7,6 +7,7 @@ mod array;
 mod blur;
 mod calls;
 mod checkpoint;
+mod chosen;
 mod contigs;
 mod demo;
 mod denoise;

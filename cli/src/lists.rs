@@ -6,11 +6,10 @@ use std::{
 };
 
 use clap::Args;
-use serde_json::{Value, json};
 use teatime::{Run, stream::digest};
 use teatime_genotype::{Karyotype, Listed, SampleList, VariantList, VariantListKind};
 
-use crate::{failure::Failure, stores::Stores, text};
+use crate::{chosen::Chosen, failure::Failure, stores::Stores};
 
 /// The options for files that list samples or variants.
 #[derive(Args, Clone, Debug, Default)]
@@ -35,18 +34,6 @@ pub(crate) struct ListArgs {
     /// Leave out the variants that a file lists, of those that --extract takes
     #[arg(long, value_name = "FILE")]
     exclude: Option<PathBuf>,
-}
-
-/// An option that chose samples or variants by a file, and what is left.
-#[derive(Debug)]
-pub(crate) struct Chosen {
-    option: &'static str,
-    path: PathBuf,
-    /// The noun for what was chosen.
-    what: &'static str,
-    listed: Listed,
-    before: u64,
-    after: u64,
 }
 
 impl ListArgs {
@@ -103,18 +90,22 @@ impl Stores {
     fn choose(
         &mut self,
         (option, path, what): (&'static str, &Path, &'static str),
-        listed: Listed,
+        mut listed: Listed,
         left: Vec<Range<u64>>,
     ) -> Result<Vec<Range<u64>>, Failure> {
         let count = |rows: &[Range<u64>]| rows.iter().map(|rows| rows.end - rows.start).sum();
         let takes = ["--keep", "--extract"].contains(&option);
-        let after = if takes { listed.rows.clone() } else { listed.others(&left) };
+        let others = if takes { None } else { Some(listed.others(&left)) };
+        let after = others.unwrap_or(std::mem::take(&mut listed.rows));
         let path = path.to_path_buf();
         let chosen = Chosen { option, path, what, listed, before: count(&left), after: count(&after) };
         if chosen.after == 0 {
             let absent = chosen.absent().map_or_else(String::new, |absent| format!(": {absent}"));
-            let alone = self.families.is_some() && option == "--keep";
-            let hint = if alone { "; an id alone is of family 0, as by plink2" } else { "" };
+            let hint = match option {
+                "--keep" if self.families.is_some() => "; an id alone is of family 0, as by plink2",
+                "--extract" if chosen.listed.absent > 0 => "; bed0:FILE or bed1:FILE is a BED of regions",
+                _ => "",
+            };
             return Err(Failure::Error(format!("{}{absent}{hint}", chosen.line())));
         }
         self.chosen.push(chosen);
@@ -123,56 +114,12 @@ impl Stores {
 
     /// Describes the samples and variants that files chose, by a digest; returns an empty text without such files.
     pub(crate) fn chosen_words(&self) -> String {
+        if self.chosen.is_empty() {
+            return String::new();
+        }
         let names = digest(0, self.samples.join("\n").as_bytes());
         let bounds = self.genotypes.selected().flat_map(|rows| [rows.start, rows.end]);
-        let all = bounds.fold(names, |state, bound| digest(state, &bound.to_le_bytes()));
-        if self.chosen.is_empty() { String::new() } else { format!(" chosen {all:016x}") }
-    }
-}
-
-impl Chosen {
-    /// Says in words how many are left.
-    pub(crate) fn line(&self) -> String {
-        let Self { option, path, what, before, after, .. } = self;
-        format!(
-            "{option} {}: {} of {} left",
-            path.display(),
-            text::count(*after),
-            text::plural(*before, what)
-        )
-    }
-
-    fn absent(&self) -> Option<String> {
-        let Listed { entries, absent, .. } = self.listed;
-        let [of, entries] = [absent, entries].map(text::count);
-        (absent > 0).then(|| {
-            format!("{of} of {entries} ids of {} are not among the {}s", self.path.display(), self.what)
-        })
-    }
-
-    /// Returns warnings of ids that are given more than once, and of ids that nothing has.
-    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let repeated = self.listed.repeated;
-        let repeats = text::plural(repeated, "id");
-        let verb = if repeated == 1 { "repeats" } else { "repeat" };
-        let told = format!("{repeats} of {} {verb} an earlier one", self.path.display());
-        let all = [self.absent(), (repeated > 0).then_some(told)].into_iter().flatten();
-        all.map(|why| format!("{}: {why}", self.option))
-    }
-
-    /// Returns the record's entry of the option.
-    pub(crate) fn record(&self) -> Value {
-        let Listed { entries, repeated, absent, .. } = self.listed;
-        json!({
-            "option": self.option,
-            "path": self.path.display().to_string(),
-            // The number of distinct ids, or of regions.
-            "entries": entries,
-            "repeated": repeated,
-            "absent": absent,
-            "before": self.before,
-            "left": self.after,
-        })
+        format!(" chosen {:016x}", bounds.fold(names, |state, bound| digest(state, &bound.to_le_bytes())))
     }
 }
 

@@ -12,10 +12,10 @@ use teatime_genotype::{GenotypeKind, VariantCounts, VariantSource};
 use crate::{
     args::Resources,
     calls::{Calls, PloidyMismatch},
+    chosen::Chosen,
     contigs::Contigs,
     failure::Failure,
     interrupt::own_status,
-    lists::Chosen,
     output::Output,
     remote,
     stores::Stores,

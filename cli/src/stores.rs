@@ -14,10 +14,10 @@ use teatime_genotype::{
 use crate::{
     array::{check_found, other_names},
     calls::{Calls, PloidyMismatch},
+    chosen::Chosen,
     contigs::{ContigArgs, Contigs},
     ends,
     failure::Failure,
-    lists::Chosen,
     matched::Matched,
     remote::is_remote,
     store::{CountedAllele, Store},

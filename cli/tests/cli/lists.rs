@@ -129,7 +129,8 @@ fn lists_that_leave_nothing_name_the_option() {
     refused("all.bed --keep ids.txt", &said);
     let said = ["--remove every.txt: 0 of 1 sample left"];
     refused("all.bed --keep every.txt --remove every.txt", &said);
-    refused("all.vcz --extract ids.txt", &["--extract ids.txt: 0 of 2,600 variants left"]);
+    let said = ["--extract ids.txt: 0 of 2,600 variants left: 2 of 2 ids", "bed0:FILE or bed1:FILE"];
+    refused("all.vcz --extract ids.txt", &said);
     refused("all.vcz --extract regions.bed --exclude regions.bed", &["--exclude regions.bed: 0 of 834"]);
     let said = ["all.bed: is a .bed of PLINK's genotypes"];
     refused("all.vcz --extract all.bed", &said);
