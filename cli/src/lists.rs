@@ -95,8 +95,9 @@ impl Stores {
     ) -> Result<Vec<Range<u64>>, Failure> {
         let count = |rows: &[Range<u64>]| rows.iter().map(|rows| rows.end - rows.start).sum();
         let takes = ["--keep", "--extract"].contains(&option);
-        let others = if takes { None } else { Some(listed.others(&left)) };
-        let after = others.unwrap_or(std::mem::take(&mut listed.rows));
+        let after = if takes { std::mem::take(&mut listed.rows) } else { listed.others(&left) };
+        // What stays for the record has no rows.
+        listed.rows = Vec::new();
         let path = path.to_path_buf();
         let chosen = Chosen { option, path, what, listed, before: count(&left), after: count(&after) };
         if chosen.after == 0 {

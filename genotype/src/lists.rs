@@ -13,7 +13,11 @@ use std::{
 
 use teatime::{Budget, Cancel, Error, Result};
 
-use crate::{bed, contig::Karyotype, variant::VariantReader, variant::VariantSource};
+use crate::{
+    bed,
+    contig::Karyotype,
+    variant::{Variant, VariantReader, VariantSource},
+};
 
 /// The bytes of memory that an id of a list takes while it is looked for, and a place such as `1:1000` in addition.
 const ID: u64 = 64;
@@ -172,10 +176,6 @@ pub struct VariantList {
     kind: VariantListKind,
 }
 
-/// For each contig, by its normalised name, the first position of each region and the last position of any region that does not start
-/// later.
-type Regions = HashMap<String, BTreeMap<u64, u64>>;
-
 impl VariantList {
     /// Reads the file, as [`SampleList::read`] does.
     ///
@@ -183,17 +183,17 @@ impl VariantList {
     /// Fails as [`SampleList::read`] does; a place takes 256 bytes more.
     pub fn read(path: impl Into<PathBuf>, kind: VariantListKind, memory: &Budget) -> Result<Self> {
         let path = path.into();
-        let bytes =
-            |word| if kind == VariantListKind::Ids && place(word).is_some() { ID + PLACE } else { ID };
-        let text = text(&path, memory, bytes)?;
+        let takes_place = |word: &str| kind == VariantListKind::Ids && place(word).is_some();
+        let text = text(&path, memory, |word| if takes_place(word) { ID + PLACE } else { ID })?;
         Ok(Self { path, text, kind })
     }
 
     /// Finds the listed ones among the variants of `sources`, appended in order, whose indices are in `among`: ranges in ascending order.
     /// Names of contigs are read for a `karyotype`.
     ///
-    /// # Cost Reads each variant in `among` once, and no genotypes. Holds what [`read`](Self::read) counts, and 16 bytes for each run of
-    /// listed variants.
+    /// # Cost
+    /// Reads each variant in `among` once, and no genotypes. Holds what [`read`](Self::read) counts, and 16 bytes for each run of listed
+    /// variants.
     ///
     /// # Errors
     /// [`Error::Store`] with the number of the line for a region that is none; [`Error::Cancelled`]; fails as [`VariantReader::get`] does.
@@ -204,23 +204,14 @@ impl VariantList {
         karyotype: Karyotype,
         cancel: &Cancel,
     ) -> Result<Listed> {
-        let normal = |contig: &str| karyotype.normalized(contig).0;
-        let (mut ids, mut entries) = (HashMap::<&str, bool>::new(), 0);
-        let mut regions = Regions::new();
-        if self.kind == VariantListKind::Ids {
-            for id in self.text.split_ascii_whitespace() {
-                entries += 1;
-                ids.insert(id, false);
-                if let Some((contig, position)) = place(id) {
-                    regions.entry(normal(contig)).or_default().insert(position, position);
-                }
-            }
-        } else {
-            entries = self.regions(&mut regions, &normal)?;
-        }
-        let mut reader = VariantReader::new(sources, !regions.is_empty());
+        let mut regions = Regions { karyotype, contigs: HashMap::new() };
+        let is_ids = self.kind == VariantListKind::Ids;
+        let entries = if is_ids { self.places(&mut regions) } else { self.regions(&mut regions)? };
+        let words = if is_ids { self.text.as_str() } else { "" };
+        let mut ids: HashMap<&str, bool> = words.split_ascii_whitespace().map(|id| (id, false)).collect();
+        let mut reader = VariantReader::new(sources, !regions.contigs.is_empty());
         let (mut rows, mut placed) = (Vec::<Range<u64>>::new(), Vec::new());
-        let (mut contig, mut there) = (Arc::<str>::from(""), None);
+        let mut last = (Arc::from(""), None);
         for row in among.iter().cloned().flatten() {
             if row.is_multiple_of(BATCH) {
                 cancel.check()?;
@@ -229,31 +220,13 @@ impl VariantList {
             if let Some(found) = ids.get_mut(&*variant.id) {
                 *found = true;
                 push(&mut rows, row);
-                continue;
+            } else if let Some(place) = regions.place(variant, &mut last) {
+                if is_ids { placed.push((row, place)) } else { push(&mut rows, row) }
             }
-            if variant.contig != contig {
-                contig = Arc::clone(&variant.contig);
-                there = regions.get_key_value(&normal(&contig));
-            }
-            let position = variant.position;
-            let Some((contig, regions)) = there else { continue };
-            if regions.range(..=position).next_back().is_some_and(|(_, last)| *last >= position) {
-                match self.kind {
-                    VariantListKind::Ids => placed.push((row, (contig.as_str(), position))),
-                    _ => push(&mut rows, row),
-                }
-            }
-        }
-        if self.kind != VariantListKind::Ids {
-            return Ok(Listed { rows, entries, repeated: 0, absent: 0 });
         }
         // A word is a place only if it is no id.
-        let key = |id: &str| {
-            let (contig, position) = place(id)?;
-            Some((regions.get_key_value(&normal(contig))?.0.as_str(), position))
-        };
-        let not_found = || ids.iter().filter(|(_, found)| !**found).map(|(id, _)| key(id));
-        let mut places: HashMap<_, bool> = not_found().flatten().map(|place| (place, false)).collect();
+        let not_found = || ids.iter().filter(|(_, found)| !**found).map(|(id, _)| regions.named(id));
+        let mut places: HashMap<Place, bool> = not_found().flatten().map(|place| (place, false)).collect();
         for (row, place) in placed {
             if let Some(found) = places.get_mut(&place) {
                 *found = true;
@@ -262,12 +235,25 @@ impl VariantList {
         }
         let absent = not_found().filter(|place| place.is_none_or(|place| !places[&place])).count() as u64;
         rows.sort_unstable_by_key(|run| run.start);
-        let (rows, distinct) = (runs(rows.into_iter().flatten()), ids.len() as u64);
+        let rows = runs(rows.into_iter().flatten());
+        let distinct = if is_ids { ids.len() as u64 } else { entries };
         Ok(Listed { rows, entries: distinct, repeated: entries - distinct, absent })
     }
 
+    /// Adds the places among the words, and returns the number of words.
+    fn places(&self, regions: &mut Regions) -> u64 {
+        let mut words = 0;
+        for word in self.text.split_ascii_whitespace() {
+            words += 1;
+            if let Some((contig, position)) = place(word) {
+                regions.of(contig).insert(position, position);
+            }
+        }
+        words
+    }
+
     /// Adds the regions of a BED, and returns their number.
-    fn regions(&self, regions: &mut Regions, normal: &dyn Fn(&str) -> String) -> Result<u64> {
+    fn regions(&self, regions: &mut Regions) -> Result<u64> {
         let mut entries = 0;
         for (number, line) in (1..).zip(self.text.lines()) {
             let mut columns = line.split_ascii_whitespace();
@@ -282,18 +268,62 @@ impl VariantList {
                 let why = "is no region: it needs a contig, a start, and an end that is not before it";
                 return Err(Error::store(self.path.display(), format_args!("line {number} {why}")));
             };
-            let end = regions.entry(normal(contig)).or_default().entry(first).or_default();
+            let end = regions.of(contig).entry(first).or_default();
             *end = last.max(*end);
             entries += 1;
         }
-        for regions in regions.values_mut() {
+        for ends in regions.contigs.values_mut() {
             let mut furthest = 0;
-            for last in regions.values_mut() {
-                furthest = furthest.max(*last);
-                *last = furthest;
+            for end in ends.values_mut() {
+                furthest = furthest.max(*end);
+                *end = furthest;
             }
         }
         Ok(entries)
+    }
+}
+
+/// A contig's normalised name, and a position on it.
+type Place<'a> = (&'a str, u64);
+
+/// For each first position of regions, the last position of any region that starts there or before.
+type Ends = BTreeMap<u64, u64>;
+
+/// Regions of contigs, by normalised names.
+struct Regions {
+    karyotype: Karyotype,
+    contigs: HashMap<String, Ends>,
+}
+
+impl Regions {
+    /// Returns the regions of a contig, to which more can be added.
+    fn of(&mut self, contig: &str) -> &mut Ends {
+        self.contigs.entry(self.karyotype.normalized(contig).0).or_default()
+    }
+
+    /// Returns the place of a variant if a region holds it. `last` has the contig of the variant before, and its regions.
+    fn place<'a>(
+        &'a self,
+        variant: &Variant,
+        last: &mut (Arc<str>, Option<(&'a String, &'a Ends)>),
+    ) -> Option<Place<'a>> {
+        if self.contigs.is_empty() {
+            return None;
+        }
+        if variant.contig != last.0 {
+            let normal = self.karyotype.normalized(&variant.contig).0;
+            *last = (Arc::clone(&variant.contig), self.contigs.get_key_value(&normal));
+        }
+        let (contig, ends) = last.1?;
+        let (_, end) = ends.range(..=variant.position).next_back()?;
+        (*end >= variant.position).then_some((contig, variant.position))
+    }
+
+    /// Returns the place that a word names, if it is one.
+    fn named(&self, word: &str) -> Option<Place<'_>> {
+        let (contig, position) = place(word)?;
+        let (contig, _) = self.contigs.get_key_value(&self.karyotype.normalized(contig).0)?;
+        Some((contig, position))
     }
 }
 
