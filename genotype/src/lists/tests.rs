@@ -82,6 +82,9 @@ fn other_files_are_refused() {
     }
 }
 
+/// The variants of the two sources below.
+const ALL: Range<u64> = 0..7;
+
 /// Returns the listed variants among those of these two sources in `among`, and the counts of ids.
 fn variants(kind: VariantListKind, list: &str, among: &[Range<u64>]) -> Result<(Vec<u64>, [u64; 3])> {
     let variant = |&(contig, position, id): &(&str, u64, &str)| {
@@ -103,7 +106,7 @@ fn variants(kind: VariantListKind, list: &str, among: &[Range<u64>]) -> Result<(
 
 #[test]
 fn variants_are_known_by_id_or_place() {
-    let all = [0..7];
+    let all = [ALL];
     for (list, among, expected, counts) in [
         ("rs1 rs2\trs1\nrs9\r\n", &all[..], &[0, 3, 5][..], [3, 1, 1]),
         ("rs1 rs2", &[1..3, 4..6], &[5], [2, 0, 1]),
@@ -133,7 +136,7 @@ fn regions_hold_positions() {
         (bed1, "1 40 60\n1 1 35\n1 5 6\n1 1 2\n", &[0, 1, 2, 3, 6], 4),
         (bed1, "rs1 10 20\n", &[], 1),
     ] {
-        assert_eq!(variants(kind, list, &[0..7]).unwrap(), (expected.to_vec(), [regions, 0, 0]), "{list:?}");
+        assert_eq!(variants(kind, list, &[ALL]).unwrap(), (expected.to_vec(), [regions, 0, 0]), "{list:?}");
     }
     assert_eq!(variants(bed1, "1 1 35", &[0..1, 2..7]).unwrap().0, [0, 2, 3]);
     for (kind, list) in [
@@ -144,6 +147,6 @@ fn regions_hold_positions() {
         (bed1, "1 1 2\n1 -1 4\n"),
         (bed0, "1 1 2\n1 18446744073709551615 18446744073709551615\n"),
     ] {
-        refused(variants(kind, list, &[0..7]), &["line 2 is no region"]);
+        refused(variants(kind, list, &[ALL]), &["line 2 is no region"]);
     }
 }
