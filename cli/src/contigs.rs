@@ -180,6 +180,11 @@ impl Contigs {
         if self.said { self.autosomes } else { index.karyotype_with(self.autosomes) }
     }
 
+    /// Returns the karyotype by which the names of contigs are read.
+    pub(crate) const fn karyotype(&self) -> Karyotype {
+        self.autosomes
+    }
+
     /// Returns the record's entry of the contigs.
     pub(crate) fn record(&self) -> Value {
         json!({

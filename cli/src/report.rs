@@ -12,6 +12,7 @@ use teatime_genotype::{GenotypeKind, VariantCounts, VariantSource};
 use crate::{
     args::Resources,
     calls::{Calls, PloidyMismatch},
+    chosen::Chosen,
     contigs::Contigs,
     failure::Failure,
     interrupt::own_status,
@@ -148,6 +149,8 @@ impl Report {
             "stores": read.collect::<Vec<_>>(),
             "shape": { "variants": genotypes.variants(), "samples": genotypes.samples(), "ploidy": ploidy },
             "contigs": stores.contigs.as_ref().map(Contigs::record),
+            // Of --keep, --remove, --extract and --exclude, those that were given.
+            "chosen": stores.chosen.iter().map(Chosen::record).collect::<Vec<_>>(),
             "counted_allele": stores.counted_allele(),
             "ploidy_mismatch": stores.ploidy_mismatch.as_ref().map(PloidyMismatch::record),
             // Null for `project`, which counts the missing calls of the used variants only.

@@ -11,6 +11,7 @@ use crate::{
     calls::PloidyMismatch,
     contigs::ContigArgs,
     failure::Failure,
+    lists::ListArgs,
     progress::Bar,
     remote::input,
     store::{CountedAllele, is_bed},
@@ -63,18 +64,22 @@ pub(crate) struct StoreArgs {
     counted_allele: Option<CountedAllele>,
     #[command(flatten)]
     contigs: ContigArgs,
+    #[command(flatten)]
+    lists: ListArgs,
 }
 
 impl StoreArgs {
-    /// Opens the stores, without reading genotypes, and selects the requested contigs.
+    /// Opens the stores, without reading genotypes, and selects the requested samples and variants.
     pub(crate) fn open(&self, run: &Run) -> Result<Stores, Failure> {
         let mut stores = self.stores(&self.paths, self.array.as_deref(), self.counted_allele, run)?;
+        self.lists.take_samples(&mut stores, run)?;
         stores.take(&self.contigs, &run.cancel)?;
+        self.lists.take_variants(&mut stores, run)?;
         Ok(stores)
     }
 
-    /// Opens another store, whose variants will be matched with those of `self`'s stores. All its variants take part, and a .bed may count
-    /// either allele.
+    /// Opens another store, whose variants will be matched with those of `self`'s stores. All its samples and variants take part, and a
+    /// .bed may count either allele.
     pub(crate) fn open_other(&self, path: &Path, run: &Run) -> Result<Stores, Failure> {
         let array = self.array.as_deref().filter(|_| !is_bed(path));
         self.stores(&[path.to_path_buf()], array, None, run)

@@ -14,6 +14,7 @@ use teatime_genotype::{
 use crate::{
     array::{check_found, other_names},
     calls::{Calls, PloidyMismatch},
+    chosen::Chosen,
     contigs::{ContigArgs, Contigs},
     ends,
     failure::Failure,
@@ -49,6 +50,8 @@ pub(crate) struct Stores {
     pub(crate) genotypes: Genotypes,
     /// `None` before [`take`](Self::take), or if contigs cannot be read and no option needs them.
     pub(crate) contigs: Option<Contigs>,
+    /// The files that chose samples or variants, in order.
+    pub(crate) chosen: Vec<Chosen>,
     /// Set if calls of another ploidy are treated as missing.
     pub(crate) ploidy_mismatch: Option<PloidyMismatch>,
     /// Set if missing calls were counted.
@@ -136,6 +139,7 @@ impl Stores {
             families,
             genotypes,
             contigs: None,
+            chosen: Vec::new(),
             ploidy_mismatch: None,
             calls: None,
             odd,
@@ -247,7 +251,8 @@ impl Stores {
         let arrays = self.stores.iter().flat_map(Store::arrays);
         let renamed = arrays.filter_map(|array| other_names(array.name(), &**array));
         let calls = self.calls.iter().flat_map(Calls::warnings);
-        let odd = self.odd.iter().cloned().chain(renamed).chain(calls);
+        let chosen = self.chosen.iter().flat_map(Chosen::warnings);
+        let odd = self.odd.iter().cloned().chain(chosen).chain(renamed).chain(calls);
         doubled(&files).map(given).chain(named).chain(spaced).chain(filled).chain(odd).collect()
     }
 
@@ -274,7 +279,8 @@ impl Stores {
         let counted = counted.map(|allele| format!("dosages are copies of allele {allele}"));
         let contigs = self.contigs.as_ref().and_then(Contigs::left_out);
         let calls = self.calls.as_ref().and_then(Calls::line);
-        contigs.into_iter().chain(mismatch).chain(counted).chain(calls).collect()
+        let chosen = self.chosen.iter().map(Chosen::line);
+        contigs.into_iter().chain(chosen).chain(mismatch).chain(counted).chain(calls).collect()
     }
 
     /// Returns the header of [`sample_cells`](Self::sample_cells): for names alone, or for families and names.

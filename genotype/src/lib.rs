@@ -43,6 +43,7 @@
 //! | the variants of other genotypes, or of loadings, that are the same | [`VariantIndex`] |
 //! | the nearest of each sample | [`sample_neighbors`] |
 //! | some variants, some samples | [`Genotypes::select`], [`Genotypes::select_samples`] |
+//! | those that a file lists | [`SampleList`], [`VariantList`] |
 //! | haplotypes for samples; copies of one allele | [`Genotypes::haplotypes`], [`Genotypes::count_allele`] |
 //! | calls of one ploidy among several | [`call_ploidies`], [`Genotypes::with_ploidy`] |
 //! | whole dosages in two bits under any scaler | [`Genotypes::dosages_are_bounded`] |
@@ -57,6 +58,7 @@
 //! | sgkit `genomic_relationship`; plink2 `--make-rel`, `--make-grm-bin` | [`grm()`] |
 //! | sgkit `pairwise_distance`, `identity_by_state`; scikit-allel `pairwise_distance`; plink 1.9 `--distance` | [`distances()`] |
 //! | plink2 `--maf`, `--geno` | [`VariantFilter`] |
+//! | plink2 `--keep`, `--extract` | [`SampleList`], [`VariantList`] |
 //! | sgkit `load_dataset`; `allel.GenotypeDaskArray` | [`GenotypeStore`] |
 //!
 //! # Cargo features
@@ -94,6 +96,7 @@ mod distance;
 mod filter;
 mod grm;
 mod intake;
+mod lists;
 mod matching;
 mod memory;
 mod names;
@@ -143,6 +146,7 @@ pub use self::{
     },
     filter::{VariantCounts, VariantFilter},
     grm::{Grm, GrmMethod, GrmOptions, MissingCalls},
+    lists::{Listed, SampleList, VariantList, VariantListKind},
     matching::{GenotypeCounts, MatchBy, MatchCounts, ReferenceCounts, VariantIndex, VariantMatches},
     options::{Method, PcaOptions},
     part::{CohortPart, PartSums, SumValues},

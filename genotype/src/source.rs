@@ -1,6 +1,7 @@
 //! Genotype arrays as one matrix of variants by samples.
 
 mod haplotypes;
+mod samples;
 
 use std::{
     ops::Range,
@@ -59,6 +60,8 @@ pub struct Genotypes {
     rows: Arc<Selection>,
     /// The selection of the samples.
     columns: Arc<Selection>,
+    /// The number of all samples of the stored arrays, which packed calls do not tell.
+    stored_samples: u64,
     nan_is_missing: bool,
     bounded: bool,
     /// The allele that is counted; if none, all alleles but the reference are.
@@ -164,6 +167,7 @@ impl Genotypes {
             kind,
             rows,
             columns,
+            stored_samples: samples,
             nan_is_missing: false,
             bounded: false,
             allele: None,
@@ -197,7 +201,8 @@ impl Genotypes {
 
     /// Returns true if calls were padded, or become missing if they are of another ploidy.
     fn is_fitted(&self) -> bool {
-        self.stored.iter().zip(&self.arrays).any(|(stored, array)| !Arc::ptr_eq(stored, array))
+        self.kind != GenotypeKind::Plink
+            && self.stored.iter().zip(&self.arrays).any(|(stored, array)| !Arc::ptr_eq(stored, array))
     }
 
     /// Selects only the variants in `rows`, which are counted over all arrays; replaces any earlier selection. The ranges are in ascending order
@@ -221,35 +226,6 @@ impl Genotypes {
     pub fn select(self, rows: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
         let rows = Selection::new("Genotypes::select", "rows", rows, total(&self.arrays))?;
         Ok(Self { rows: Arc::new(rows), ..self })
-    }
-
-    /// Selects only these samples; replaces any earlier selection. The ranges are in ascending order and do not overlap.
-    /// Chunks without a selected sample are not read, and results equal those of arrays with only the selected samples.
-    ///
-    /// Takes 16 bytes of memory for each run of neighbouring samples.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for ranges that are not in order, overlap, or end beyond the last
-    /// sample, and for PLINK's packed calls, since four samples share a byte.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use teatime::store::MemoryArray;
-    /// use teatime_genotype::Genotypes;
-    ///
-    /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[2, 3], &[1, 2])?;
-    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-    /// assert_eq!(genotypes.select_samples([0..1, 2..3])?.samples(), 2);
-    /// # Ok::<(), teatime::Error>(())
-    /// ```
-    pub fn select_samples(self, samples: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
-        let op = "Genotypes::select_samples";
-        if let GenotypeKind::Plink = self.kind {
-            return Err(Error::argument(op, "samples", "of PLINK's packed calls all are taken"));
-        }
-        let stored_samples = self.arrays.first().map_or(0, |array| array.shape()[1]);
-        let columns = Selection::new(op, "samples", samples, stored_samples)?;
-        Ok(Self { columns: Arc::new(columns), ..self })
     }
 
     /// Selects some of the selected variants, by their indices among these: ranges in ascending order that do not overlap.

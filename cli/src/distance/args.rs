@@ -107,10 +107,10 @@ pub(super) struct WithArgs {
     ///
     /// A Zarr store or a PLINK .bed. Variants are matched as `teatime project` does: by contig, position and alleles, or by --match id.
     /// Dosages of STORE2 are turned round where reference and alternate allele have changed places; strands are taken as they
-    /// are. Variants that do not match are counted and left out. --chr and --autosome are of STORE; --maf and --geno count the samples of
-    /// both. The dosages are read at the same time, each chunk once where both have their variants in one order. Takes 30 bytes of
-    /// memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE. All distances have to fit memory. Not for --tree and
-    /// --resume.
+    /// are. Variants that do not match are counted and left out. --chr, --autosome, --keep, --remove, --extract and --exclude are of STORE;
+    /// --maf and --geno count the samples of both. The dosages are read at the same time, each chunk once where both have their variants in
+    /// one order. Takes 30 bytes of memory for each variant of STORE2 (by id, some 150) and 8 for each of STORE. All distances have to fit
+    /// memory. Not for --tree and --resume.
     #[arg(long = "with", value_name = "STORE2", value_parser = input())]
     pub(super) store: Option<PathBuf>,
     /// Property that variants of both are matched by, besides their alleles

@@ -62,7 +62,7 @@ fn job(stores: &Stores, haplotypes: bool) -> String {
         &genotypes.kind(),
         &genotypes.variants(),
     ];
-    parts.map(StableText::stable_text).join(" ")
+    parts.map(StableText::stable_text).join(" ") + &stores.chosen_words()
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ fn checkpoint_at(folder: &Path, stores: &Stores) -> Result<Checkpoint, Error> {
     ];
     let names = stores.samples.join("\n");
     Ok(checkpoint::at(folder, "stores", &files)?
-        .property("selection", parts.map(StableText::stable_text).join(" "))
+        .property("selection", parts.map(StableText::stable_text).join(" ") + &stores.chosen_words())
         .property("samples", format!("{} {:016x}", stores.samples.len(), digest(0, names.as_bytes()))))
 }
 

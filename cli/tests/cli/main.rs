@@ -18,6 +18,7 @@ mod distance;
 mod distance_bands;
 mod distance_with;
 mod grm;
+mod lists;
 #[cfg(target_os = "linux")]
 mod mutants;
 #[cfg(unix)]

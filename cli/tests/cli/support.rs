@@ -325,7 +325,8 @@ pub(crate) fn store_of(path: &Path, prefix: &str, sites: &[Site]) {
     write_store(path, samples.collect(), sites);
 }
 
-fn write_store(path: &Path, samples: Vec<String>, sites: &[Site]) {
+/// Writes a VCF-Zarr store of diploids with these names.
+pub(crate) fn write_store(path: &Path, samples: Vec<String>, sites: &[Site]) {
     fs::remove_dir_all(path).ok();
     let mut contigs = Vec::<String>::new();
     let mut header = VcfZarrHeader::new(samples, Vec::new(), sites.len() as u64);

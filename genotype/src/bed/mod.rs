@@ -13,3 +13,4 @@ mod tests;
 
 pub use file::{BedFile, BedOptions};
 pub use text::Sample;
+pub(crate) use text::open;

@@ -34,7 +34,7 @@ pub struct Sample {
 }
 
 /// Opens a file, and refuses anything else, such as a folder or a pipe.
-pub(super) fn open(path: &Path) -> Result<File> {
+pub(crate) fn open(path: &Path) -> Result<File> {
     let fail = |source| Error::io(path.display(), source);
     // This is checked before opening, since opening a named pipe waits for a writer.
     if !std::fs::metadata(path).map_err(fail)?.is_file() {

@@ -169,7 +169,61 @@ fn samples_that_cannot_be_selected() {
     assert_eq!(of(vec![0..7, 8..12]).unwrap(), 60);
     assert!(of(vec![]).unwrap_err().to_string().contains("0 samples"));
     assert_err!(genotypes.select_samples([3..4, 11..13]), Error::Argument { name: "samples", .. });
-    let bytes = Arc::new(MemoryArray::new("bed", &[0u8; 6], &[2, 3], &[2, 3]).unwrap());
-    let plink = Genotypes::plink(vec![bytes], 11).unwrap();
-    assert_err!(plink.select_samples(std::iter::once(0..4)), Error::Argument { name: "samples", .. });
+}
+
+/// Calls of a .bed are gathered in bytes of the selected samples alone.
+#[test]
+fn the_selected_of_a_bed_are_as_if_alone() {
+    let dosages = dosages(VARIANTS, SAMPLES);
+    let packed = |selected: &[Range<u64>]| -> (Vec<u8>, u64) {
+        let samples: Vec<u64> = selected.iter().cloned().flatten().collect();
+        let row = |row: &[i8]| {
+            let code = |&sample: &u64| [1, 3, 2, 0][usize::try_from(row[to_usize(sample)] + 1).unwrap()];
+            let codes: Vec<u8> = samples.iter().map(code).collect();
+            let byte = |codes: &[u8]| codes.iter().rev().fold(0, |byte, code| byte << 2 | code);
+            codes.chunks(4).map(byte).collect::<Vec<u8>>()
+        };
+        (dosages.chunks(SAMPLES).flat_map(row).collect(), samples.len() as u64)
+    };
+    let plink = |(bytes, samples): (Vec<u8>, u64), rows: u64| {
+        let shape = [VARIANTS as u64, samples.div_ceil(4)];
+        let array = MemoryArray::new("bed", &bytes, &shape, &[rows, shape[1]]).unwrap();
+        let is_unselected = |index: &[u64]| is_left_out(&ROWS_SELECTED, 40 * index[0], 40);
+        let array: Arc<dyn ChunkedArray> =
+            if rows == 40 { Arc::new(broken(array, is_unselected, true)) } else { Arc::new(array) };
+        Genotypes::plink(vec![array], samples).unwrap().select(ROWS_SELECTED).unwrap()
+    };
+    let all = plink(packed(&[0..9, 9..33]), 40);
+    let lists: [&[Range<u64>]; 6] = [
+        &SAMPLES_SELECTED,
+        &[0..4, 8..12, 28..33],
+        &[3..4, 5..6, 7..33],
+        &[0..9, 9..33],
+        &[0..1, 1..3],
+        &[2..3, 3..31],
+    ];
+    let narrowed = all.clone().select_samples(std::iter::once(5..6)).unwrap();
+    for selected in lists {
+        let [alone, ours] =
+            [plink(packed(selected), 64), narrowed.clone().select_samples(selected.iter().cloned()).unwrap()];
+        assert_eq!(ours.samples(), alone.samples());
+        for (options, allele) in [(options(2), 0), (randomized(2, Stop::PowerIterations(2)), 1)] {
+            let [ours, alone] = [&ours, &alone].map(|genotypes| {
+                let genotypes = genotypes.clone().count_allele(allele).unwrap();
+                let small = Run::default().memory(Budget::default().host(4 << 20));
+                let pca = pca(&genotypes, &Device::cpu(), &options, &small).unwrap();
+                (bits(&pca), pca.digest, pca.counts)
+            });
+            assert_eq!(ours, alone, "{selected:?}");
+        }
+    }
+    assert_err!(all.clone().select_samples([3..4, 11..34]), Error::Argument { name: "samples", .. });
+    assert_ne!(all.words(), narrowed.words());
+    let none = all.select_samples([]).unwrap();
+    assert!(
+        pca(&none, &Device::cpu(), &options(1), &Run::default())
+            .unwrap_err()
+            .to_string()
+            .contains("0 samples")
+    );
 }
