@@ -201,8 +201,9 @@ impl Files {
 /// Returns the file or folder that a place is, or the zip archive that it lies within, and the path within that.
 fn on_disk(place: &Path) -> (PathBuf, String) {
     match zip_archive(place) {
-        Some((archive, within)) if !within.is_empty() => (archive, format!("/{within}")),
-        _ => (place.to_path_buf(), String::new()),
+        Some((archive, within)) if within.is_empty() => (archive, within),
+        Some((archive, within)) => (archive, format!("/{within}")),
+        None => (place.to_path_buf(), String::new()),
     }
 }
 

@@ -28,7 +28,7 @@ fn results_are_those_of_the_folder() {
         ("grm IN --out OUT", "x.vcz", ""),
         ("blur IN OUT/x.zarr --sigma 1 --axes 0,1 --resume", "x.vcz", "/call_genotype"),
         ("blur IN OUT/x.zarr --sigma 1", "y.zarr", ""),
-        ("blur IN OUT/x.zarr --sigma 1", "y.zarr", "/0"),
+        ("blur IN OUT/x.zarr --sigma 1", "y.zarr", "/scale0/floats"),
     ] {
         let results = ["", ".zip", ".OZX"].map(|ending| {
             let words = command.replace("IN", &format!("{store}{ending}{within}")).replace("OUT", "out");
