@@ -16,11 +16,8 @@ use self::{memory::Usage, traffic::Counts};
 #[cfg(feature = "cuda")]
 use crate::kernels::KERNELS;
 use crate::{
-    Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Needs, Real, Result,
-    driver::{
-        Driver,
-        cpu::{CpuDriver, FREE_BYTES},
-    },
+    Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Real, Result,
+    driver::{Driver, cpu::CpuDriver},
     timeline::{Span, Stage, Timeline},
     waiting::install,
 };
@@ -401,11 +398,6 @@ impl Device {
     /// True if the device uses the host's memory and threads. Then one budget holds for both.
     pub fn shares_host_memory(&self) -> bool {
         self.info().backend == Backend::Cpu
-    }
-
-    /// Returns the memory that freed tensors of `bytes` bytes still take: the cpu device keeps up to 64 MiB of them for later tensors.
-    pub fn freed_needs(&self, bytes: u64) -> Needs {
-        Needs::device(if self.shares_host_memory() { bytes.min(FREE_BYTES) } else { 0 })
     }
 
     /// Returns the number of items that [`each`](Self::each) processes at once.

@@ -5,7 +5,7 @@ use std::{
     ops::{Add, Mul},
 };
 
-use crate::Device;
+use crate::{Device, driver::cpu::FREE_BYTES};
 
 /// The bytes that work holds at once, of host memory and of device memory. Sums and products saturate.
 ///
@@ -46,6 +46,11 @@ impl Needs {
     /// Returns the bytes of the memory that holds tensors of `device`.
     pub fn of_tensors(self, device: &Device) -> u64 {
         if device.shares_host_memory() { self.host } else { self.device }
+    }
+
+    /// Returns the memory that freed tensors of `bytes` bytes still take: the cpu device keeps up to 64 MiB of them for later tensors.
+    pub fn of_freed(device: &Device, bytes: u64) -> Self {
+        Self::device(if device.shares_host_memory() { bytes.min(FREE_BYTES) } else { 0 })
     }
 
     /// Returns the needs for `device`: all count as host memory if the device shares it.

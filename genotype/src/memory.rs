@@ -53,7 +53,7 @@ pub(super) fn f32_blocks(reader: &Reader, count: u64) -> Needs {
     let rows = reader.plan.block_rows().min(reader.variants());
     let f32 = Needs::device(4 * count) * rows * reader.samples();
     let freed = [block_bytes(reader), block_bytes(reader).saturating_add(f32.device)]
-        .map(|bytes| reader.device.freed_needs(bytes).device);
+        .map(|bytes| Needs::of_freed(&reader.device, bytes).device);
     f32 + Needs::device(freed[1] - freed[0])
 }
 
@@ -298,7 +298,7 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
 /// to what the device keeps of them in the host's memory.
 pub(super) fn blocks(reader: &Reader) -> Needs {
     let bytes = block_bytes(reader);
-    Needs::device(bytes) + reader.device.freed_needs(bytes)
+    Needs::device(bytes) + Needs::of_freed(&reader.device, bytes)
 }
 
 /// The shares of the budget, and what they allow.

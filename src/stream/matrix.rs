@@ -303,7 +303,7 @@ impl LinearMap for StoredMatrix {
         let staged = self.plan.block_bytes();
         // A cpu device has a block in a slot and one in a tensor, and keeps freed buffers. A GPU may be a block behind, so it has two.
         let on_device = match self.device.shares_host_memory() {
-            true => self.device.freed_needs(staged).on(&self.device),
+            true => Needs::of_freed(&self.device, staged).on(&self.device),
             false => Needs::device(staged) * 2,
         };
         let blocks = Needs::host(staged) * 2 + on_device;

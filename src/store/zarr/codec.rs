@@ -7,7 +7,7 @@ use zarrs::metadata::v3::MetadataV3;
 
 use super::{
     filter::Filter,
-    guard::{BytesCodec, Decoded, Size, Why, in_order},
+    guard::{self, Decoded, Size, Why, in_order},
     layout,
 };
 use crate::store::BitPlanes;
@@ -174,6 +174,47 @@ impl Codecs {
             data = layout::untranspose(&data, &spec.shape, order, spec.size)?;
         }
         Ok((data, None))
+    }
+}
+
+/// A bytes-to-bytes codec that can be decoded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum BytesCodec {
+    Blosc {
+        /// The maximum number of bytes of a block.
+        block: usize,
+    },
+    Zstd,
+    Gzip,
+    Zlib,
+    Lz4,
+    Bz2,
+    Lzma,
+    Crc32c,
+    Filter(Filter),
+}
+
+impl BytesCodec {
+    /// Decodes `data` with this codec, but leaves bit planes, which it returns, for the caller to undo.
+    pub(crate) fn decode(
+        self,
+        data: Cow<'_, [u8]>,
+        size: Size,
+    ) -> Decoded<(Cow<'_, [u8]>, Option<BitPlanes>)> {
+        let decoded = match self {
+            Self::Blosc { block } => {
+                return guard::blosc(data, size, block).map(|(bytes, planes)| (Cow::Owned(bytes), planes));
+            }
+            Self::Zstd => guard::zstd(&data, size).map(Cow::Owned),
+            Self::Gzip => guard::gzip(&data, size).map(Cow::Owned),
+            Self::Zlib => guard::zlib(&data, size).map(Cow::Owned),
+            Self::Lz4 => guard::lz4(&data, size).map(Cow::Owned),
+            Self::Bz2 => guard::bz2(&data, size).map(Cow::Owned),
+            Self::Lzma => guard::lzma(&data, size).map(Cow::Owned),
+            Self::Crc32c => guard::crc32c(data),
+            Self::Filter(filter) => filter.decode(data, size),
+        };
+        Ok((decoded?, None))
     }
 }
 

@@ -14,7 +14,6 @@ use bzip2::read::MultiBzDecoder;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use lzma_rust2::{LzmaReader, XzReader};
 
-use super::filter::Filter;
 use crate::{fresh, store::BitPlanes};
 
 /// A result, or a text that says what is wrong with metadata; the caller adds the name of the array.
@@ -70,23 +69,6 @@ const BLOSC_MIN_SPLIT: usize = 128;
 /// The memory that data of LZMA may ask for in KiB: a dictionary of 64 MiB, as the highest preset has, and tables.
 const LZMA_KIB: u32 = 66 << 10;
 
-/// A bytes-to-bytes codec that can be decoded.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum BytesCodec {
-    Blosc {
-        /// The maximum number of bytes of a block.
-        block: usize,
-    },
-    Zstd,
-    Gzip,
-    Zlib,
-    Lz4,
-    Bz2,
-    Lzma,
-    Crc32c,
-    Filter(Filter),
-}
-
 /// The decoded size that is accepted, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Size {
@@ -111,30 +93,6 @@ impl Size {
 
     pub(crate) fn exceeded(self, got: u64, what: &str) -> Fault {
         Fault::Large(got, format!("{what} {got} bytes, expected at most {}", self.cap()))
-    }
-}
-
-impl BytesCodec {
-    /// Decodes `data` with this codec, but leaves bit planes, which it returns, for the caller to undo.
-    pub(crate) fn decode(
-        self,
-        data: Cow<'_, [u8]>,
-        size: Size,
-    ) -> Decoded<(Cow<'_, [u8]>, Option<BitPlanes>)> {
-        let decoded = match self {
-            Self::Blosc { block } => {
-                return blosc(data, size, block).map(|(bytes, planes)| (Cow::Owned(bytes), planes));
-            }
-            Self::Zstd => zstd(&data, size).map(Cow::Owned),
-            Self::Gzip => inflate(MultiGzDecoder::new(data.as_ref()), size, "gzip data has").map(Cow::Owned),
-            Self::Zlib => zlib(&data, size).map(Cow::Owned),
-            Self::Lz4 => lz4(&data, size).map(Cow::Owned),
-            Self::Bz2 => inflate(MultiBzDecoder::new(data.as_ref()), size, "bz2 data has").map(Cow::Owned),
-            Self::Lzma => lzma(&data, size).map(Cow::Owned),
-            Self::Crc32c => crc32c(data),
-            Self::Filter(filter) => filter.decode(data, size),
-        };
-        Ok((decoded?, None))
     }
 }
 
@@ -165,7 +123,11 @@ fn usize_at(data: &[u8], at: usize) -> Option<usize> {
     u32_at(data, at).and_then(|value| usize::try_from(value).ok())
 }
 
-fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
+pub(crate) fn blosc(
+    mut data: Cow<'_, [u8]>,
+    size: Size,
+    block: usize,
+) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
     let frame = BloscFrame::parse(&data)?;
     size.check(frame.nbytes as u64, "blosc header claims")?;
     if frame.block > block {
@@ -280,7 +242,7 @@ impl BloscFrame {
     }
 }
 
-fn zstd(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+pub(crate) fn zstd(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     let damaged = |error| damaged("zstd cannot decompress it", size, &error);
     let claimed = zstd::zstd_safe::get_frame_content_size(data)
         .map_err(|_| "it does not start with a zstd frame".to_owned())?;
@@ -304,7 +266,15 @@ fn zstd(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     }
 }
 
-fn zlib(mut data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+pub(crate) fn gzip(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+    inflate(MultiGzDecoder::new(data), size, "gzip data has")
+}
+
+pub(crate) fn bz2(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+    inflate(MultiBzDecoder::new(data), size, "bz2 data has")
+}
+
+pub(crate) fn zlib(mut data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     let decoded = inflate(ZlibDecoder::new(&mut data), size, "zlib data has")?;
     if data.is_empty() {
         Ok(decoded)
@@ -314,7 +284,7 @@ fn zlib(mut data: &[u8], size: Size) -> Decoded<Vec<u8>> {
 }
 
 /// Decodes a block of LZ4 after the number of decoded bytes, as numcodecs writes it.
-fn lz4(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+pub(crate) fn lz4(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     let claimed =
         usize_at(data, 0).ok_or_else(|| format!("{} bytes are shorter than an lz4 header", data.len()))?;
     size.check(claimed as u64, "lz4 header claims")?;
@@ -328,7 +298,7 @@ fn lz4(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
 }
 
 /// Decodes data in the formats `.xz` and `.lzma`.
-fn lzma(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
+pub(crate) fn lzma(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
     if data.starts_with(b"\xfd7zXZ\0") {
         return inflate(XzReader::new_mem_limit(data, true, LZMA_KIB), size, "lzma data has");
     }

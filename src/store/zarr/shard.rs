@@ -6,8 +6,7 @@ use serde_json::Value;
 use zarrs::metadata::v3::MetadataV3;
 
 use super::{
-    chain::Chain,
-    codec::{ChunkSpec, is_big_endian},
+    codec::{ChunkSpec, Codecs, is_big_endian},
     guard::{Decoded, Fault, Size, Why, buffer, crc32c},
     layout,
 };
@@ -39,7 +38,7 @@ pub(crate) struct Shard {
     inner: ChunkSpec,
     /// The number of inner chunks along each axis.
     grid: Vec<usize>,
-    chain: Chain,
+    codecs: Codecs,
     index_first: bool,
     index_crc: bool,
     index_big_endian: bool,
@@ -55,8 +54,8 @@ impl Shard {
             serde_json::from_value(value).map_err(|_| broken(name))
         };
         let codecs = list("codecs")?;
-        if spec.size == 0 {
-            return Err("shards of strings are not supported".to_owned());
+        if spec.size == 0 || codecs.iter().any(|c| c.name() == "sharding_indexed") {
+            return Err("shards of strings and shards within shards are not supported".to_owned());
         }
         let shape = get("chunk_shape").and_then(Value::as_array).ok_or_else(|| broken("chunk_shape"))?;
         let shape = shape.iter().map(|v| usize::try_from(v.as_u64()?).ok());
@@ -83,8 +82,8 @@ impl Shard {
             Some(Some("start")) => true,
             _ => return Err(broken("index_location")),
         };
-        let chain = Chain::parse(&codecs, &inner)?;
-        Ok(Self { inner, grid, chain, index_first, index_crc, index_big_endian })
+        let codecs = Codecs::parse(&codecs, &inner)?;
+        Ok(Self { inner, grid, codecs, index_first, index_crc, index_big_endian })
     }
 
     /// Returns the extent of an inner chunk along each axis.
@@ -101,8 +100,8 @@ impl Shard {
     /// and for the index twice.
     pub(crate) fn scratch(&self) -> u64 {
         (2 * self.index_bytes() + self.inner.bytes()) as u64
-            + self.chain.fetched(&self.inner)
-            + self.chain.scratch(&self.inner)
+            + self.codecs.fetched(&self.inner)
+            + self.codecs.scratch(&self.inner)
     }
 
     /// Decodes a whole shard; `extent` is the part of the shard that lies within the array.
@@ -122,8 +121,10 @@ impl Shard {
             let origin: Vec<usize> = at.iter().zip(&self.inner.shape).map(|(i, n)| i * n).collect();
             // Writers leave out the inner chunks of an edge shard that lie beyond the array.
             if origin.iter().zip(extent).all(|(&origin, &extent)| (origin as u64) < extent) {
+                let entry = self.entry(entry)?;
+                let fill = fill(&Inner { origin: &origin, shape: &self.inner.shape, there: entry.is_some() });
                 let block = self
-                    .inner_chunk(data, self.entry(entry)?, (&origin, extent), fill)
+                    .inner_chunk(data, entry, fill)
                     .map_err(|fault| fault.in_part(&format!("inner chunk {at:?}")))?;
                 insert_block(&mut out, &spec.shape, &origin, &block, &self.inner.shape, spec.size);
             }
@@ -176,38 +177,17 @@ impl Shard {
         Ok((offset != u64::MAX || length != u64::MAX).then_some((offset, length)))
     }
 
-    /// Decodes the inner chunk whose first element has the index `origin` in the shard; `extent` is that of the shard in the array.
-    fn inner_chunk(
-        &self,
-        data: &[u8],
-        entry: Option<(u64, u64)>,
-        (origin, extent): (&[usize], &[u64]),
-        fill: Fill<'_, '_>,
-    ) -> Decoded<Vec<u8>> {
-        let (shape, is_shard) = (&self.inner.shape, self.chain.inner_chunk().is_some());
-        let value = if is_shard && entry.is_some() {
-            None
-        } else {
-            fill(&Inner { origin, shape, there: entry.is_some() })
-        };
+    fn inner_chunk(&self, data: &[u8], entry: Option<(u64, u64)>, fill: Option<&[u8]>) -> Decoded<Vec<u8>> {
         let Some((offset, length)) = entry else {
-            let fill = value.ok_or_else(|| Fault::Missing("it is missing from the shard".to_owned()))?;
+            let fill = fill.ok_or_else(|| Fault::Missing("it is missing from the shard".to_owned()))?;
             return layout::filled(fill, self.inner.count());
         };
-        let cap = self.chain.encoded_cap(&self.inner);
+        let cap = self.codecs.encoded_cap(&self.inner);
         Size::AtMost(cap).check(length, "it has")?;
         let range = usize::try_from(offset).ok().zip(usize::try_from(length).ok());
         let encoded = range
             .and_then(|(offset, length)| data.get(offset..)?.get(..length))
             .ok_or("it is outside the shard")?;
-        // An inner chunk may be a shard itself.
-        let extent: Vec<u64> =
-            extent.iter().zip(origin).map(|(extent, &origin)| extent - origin as u64).collect();
-        let mut fill = |inner: &Inner<'_>| {
-            let origin: Vec<usize> =
-                origin.iter().zip(inner.origin).map(|(outer, inner)| outer + inner).collect();
-            fill(&Inner { origin: &origin, ..*inner })
-        };
-        Ok(self.chain.decode(Cow::Borrowed(encoded), &self.inner, &extent, &mut fill, false)?.0)
+        Ok(self.codecs.decode(Cow::Borrowed(encoded), &self.inner, false)?.0)
     }
 }

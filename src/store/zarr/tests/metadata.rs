@@ -144,7 +144,7 @@ fn impossible_chains() {
         refused(&with(good3(), "codecs", codecs));
     }
     let mut nested = shard(json!([5, 2]));
-    nested[0]["configuration"]["codecs"] = shard(json!([4, 1]));
+    nested[0]["configuration"]["codecs"] = shard(json!([5, 1]));
     refused(&with(good3(), "codecs", nested));
     let mut packed_index = shard(json!([5, 2]));
     packed_index[0]["configuration"]["index_codecs"] = json!([bytes(), zstd()]);

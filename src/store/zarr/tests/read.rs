@@ -45,7 +45,7 @@ fn bit_shuffle_agrees_with_blosc() {
         let encoded = blosc(&plain);
         let size = guard::Size::Exactly(n);
         let (mut decoded, planes) =
-            guard::BytesCodec::Blosc { block: 1 << 20 }.decode(encoded.as_slice().into(), size).unwrap();
+            codec::BytesCodec::Blosc { block: 1 << 20 }.decode(encoded.as_slice().into(), size).unwrap();
         if let Some(planes) = planes {
             // Bit by bit, the planes are as documented.
             let mut at = 0;
