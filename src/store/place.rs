@@ -88,7 +88,7 @@ pub(super) fn decoded(path: &str) -> String {
 }
 
 /// Opens the storage at `place`: a folder, or a URL with one of the schemes `s3`, `gs`, `az`, `abfs`, `abfss`, `http`, `https` and `file`,
-/// or a [zip archive](zip_archive) at either. A remote storage only reads. It needs the feature `remote`.
+/// or a zip archive (`zip_archive` says which names) at either. A remote storage only reads. It needs the feature `remote`.
 ///
 /// A path may go on within an archive (`cohort.zarr.zip/a/x`). If its root has no metadata, and one folder in it has, as `zip -r` makes
 /// archives, paths may also begin in this folder, which stands for the archive. Entries are stored or deflated; their checksums are

@@ -154,18 +154,21 @@ fn remote_archives_take_few_requests() {
     {
         let (object, zip) = within(&bytes, "");
         let zip = zip.unwrap();
-        let asked = || std::mem::take(&mut *object.asked.lock().unwrap());
+        let asked = || {
+            let ranges = std::mem::take(&mut *object.asked.lock().unwrap());
+            ranges.into_iter().map(|range| [range.start, range.end]).collect::<Vec<_>>()
+        };
         let first = bytes.len().saturating_sub(65_633) as u64;
-        assert_eq!(asked(), [first..bytes.len() as u64]);
+        assert_eq!(asked(), [[first, bytes.len() as u64]]);
         assert_eq!((zip.fetches(), zip.place("k")), (7, "http://host/x.zip/k".into()));
         assert!(!zip.opens_values() && zip.open_value("k").is_none());
         assert_eq!(got(&zip, "k").unwrap(), b"value");
         // The request ends where the next header begins.
-        assert_eq!(asked(), [0..36]);
+        assert_eq!(asked(), [[0, 36]]);
         assert_eq!(got(&zip, "k").unwrap(), b"value");
-        assert_eq!(asked(), [31..36]);
+        assert_eq!(asked(), [[31, 36]]);
         assert!(matches!(zip.get_range("k", 1..3).unwrap(), Value::Bytes(bytes) if *bytes == *b"al"));
-        assert_eq!(asked(), [32..34]);
+        assert_eq!(asked(), [[32, 34]]);
         assert_eq!(got(&zip, "l").unwrap().len(), if first == 0 { 0 } else { large.len() });
     }
     // A long directory takes a request of its own.

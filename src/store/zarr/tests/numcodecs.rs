@@ -5,6 +5,7 @@ use std::io::Read;
 use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::*;
+use crate::to_usize;
 
 /// An array that another program wrote.
 struct Case {
@@ -33,8 +34,8 @@ fn cases() -> Vec<Case> {
 /// Reads all chunks, and compares them with `case` if `same` is true.
 fn read(scratch: &Scratch, case: &Case, same: bool) -> crate::Result<()> {
     let array = ZarrArray::open(scratch.path(), "", MissingChunk::Fill)?;
-    let (size, shape) = (array.dtype().size(), [0, 1].map(|axis| array.shape()[axis] as usize));
-    let chunks = [0, 1].map(|axis| array.chunk_shape()[axis] as usize);
+    let (size, shape) = (array.dtype().size(), [0, 1].map(|axis| to_usize(array.shape()[axis])));
+    let chunks = [0, 1].map(|axis| to_usize(array.chunk_shape()[axis]));
     for row in 0..shape[0].div_ceil(chunks[0]) {
         for column in 0..shape[1].div_ceil(chunks[1]) {
             let chunk = array.read_chunk(&[row as u64, column as u64])?.bytes;
