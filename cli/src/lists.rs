@@ -96,7 +96,7 @@ impl Stores {
         let count = |rows: &[Range<u64>]| rows.iter().map(|rows| rows.end - rows.start).sum();
         let takes = ["--keep", "--extract"].contains(&option);
         let after = if takes { std::mem::take(&mut listed.rows) } else { listed.others(&left) };
-        // What stays for the record has no rows.
+        // The record has no rows.
         listed.rows = Vec::new();
         let path = path.to_path_buf();
         let chosen = Chosen { option, path, what, listed, before: count(&left), after: count(&after) };
@@ -118,7 +118,8 @@ impl Stores {
         if self.chosen.is_empty() {
             return String::new();
         }
-        let names = digest(0, self.samples.join("\n").as_bytes());
+        let families = self.families.as_ref().map_or_else(String::new, |families| families.join("\n"));
+        let names = digest(digest(0, self.samples.join("\n").as_bytes()), families.as_bytes());
         let bounds = self.genotypes.selected().flat_map(|rows| [rows.start, rows.end]);
         format!(" chosen {:016x}", bounds.fold(names, |state, bound| digest(state, &bound.to_le_bytes())))
     }

@@ -149,7 +149,7 @@ impl Report {
             "stores": read.collect::<Vec<_>>(),
             "shape": { "variants": genotypes.variants(), "samples": genotypes.samples(), "ploidy": ploidy },
             "contigs": stores.contigs.as_ref().map(Contigs::record),
-            // Of --keep, --remove, --extract and --exclude, those that were given.
+            // An entry for each of --keep, --remove, --extract and --exclude that was given.
             "chosen": stores.chosen.iter().map(Chosen::record).collect::<Vec<_>>(),
             "counted_allele": stores.counted_allele(),
             "ploidy_mismatch": stores.ploidy_mismatch.as_ref().map(PloidyMismatch::record),

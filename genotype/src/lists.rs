@@ -77,7 +77,7 @@ pub struct SampleList {
 }
 
 impl SampleList {
-    /// Reads the file, which is UTF-8 text with or without a byte order mark, and with any line ends.
+    /// Reads the file, which is UTF-8 text with or without a byte order mark, and with line ends of Unix or Windows.
     ///
     /// # Errors
     /// [`Error::Io`] for a file that cannot be read; [`Error::Store`] for anything but a file of text; [`Error::Budget`] for a
@@ -144,7 +144,7 @@ pub enum VariantListKind {
     /// A BED of regions: a contig, a start and an end in each line, 0-based and half-open: the region has the positions from start + 1 to
     /// end. Further columns are ignored, and so are empty lines and those that start with `#`, `track` or `browser`.
     Bed0,
-    /// The same with 1-based starts: the region has the positions from start to end.
+    /// A BED with 1-based starts: the region has the positions from start to end.
     Bed1,
 }
 

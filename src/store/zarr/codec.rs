@@ -104,13 +104,17 @@ impl Codecs {
             if text != (spec.size == 0) || (text && transpose.is_some()) {
                 return Err("its codecs do not fit its data type".to_owned());
             }
-            if matches!(to_bytes, ToBytes::Plain { big_endian: true }) && !filters.is_empty() && spec.unit > 1
+            let unit = if text { 1 } else { spec.unit };
+            let filters = BytesCodecs(filters);
+            let stored = filters.check_filters(unit)?;
+            if matches!(to_bytes, ToBytes::Plain { big_endian: true })
+                && !filters.0.is_empty()
+                && unit.max(stored) > 1
             {
                 return Err("filters before a `bytes` codec that is big-endian are not supported".to_owned());
             }
-            let bytes =
-                BytesCodecs(filters.into_iter().chain(BytesCodecs::parse(&codecs[at + 1..])?.0).collect());
-            bytes.check_filters(if text { 1 } else { spec.unit })?;
+            let bytes = BytesCodecs([filters.0, BytesCodecs::parse(&codecs[at + 1..])?.0].concat());
+            bytes.check_filters(unit)?;
             return Ok(Self { transpose, to_bytes, bytes });
         }
         Err(format!("no codec makes bytes of its elements; {SUPPORTED}"))
@@ -122,7 +126,7 @@ impl Codecs {
             ToBytes::Text => spec.text,
             ToBytes::Plain { .. } => {
                 let sizes = self.bytes.sizes(Size::Exactly(spec.bytes()));
-                sizes.last().map_or(0, |size| size.cap()).max(encoded_cap(spec.bytes()))
+                sizes.iter().map(|size| size.cap()).max().unwrap_or(0).max(encoded_cap(spec.bytes()))
             }
         }
     }
@@ -228,14 +232,20 @@ impl BytesCodecs {
         parsed.collect::<Why<_>>().map(Self)
     }
 
-    /// Refuses a filter of numbers of another size than those of the elements, which have `unit` bytes.
-    fn check_filters(&self, unit: usize) -> Why<()> {
-        match self.0.first() {
-            Some(BytesCodec::Filter(filter)) if !filter.fits(unit) => {
-                Err("its first filter is not for its data type".to_owned())
+    /// Refuses a filter of numbers of another size than those before it; the elements have `unit` bytes. Returns the size of those that are
+    /// stored last.
+    fn check_filters(&self, mut unit: usize) -> Why<usize> {
+        for codec in &self.0 {
+            let BytesCodec::Filter(filter) = codec else {
+                unit = 1;
+                continue;
+            };
+            if !filter.fits(unit) {
+                return Err(format!("its filter `{filter:?}` is not for numbers of {unit} bytes"));
             }
-            _ => Ok(()),
+            unit = filter.stored_unit(unit);
         }
+        Ok(unit)
     }
 
     /// Returns the size of what each codec decodes to, and at last that of encoded data.

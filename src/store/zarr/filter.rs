@@ -173,6 +173,17 @@ impl Filter {
         }
     }
 
+    /// Returns the number of bytes of each number that elements of `unit` bytes are stored as.
+    pub(crate) fn stored_unit(self, unit: usize) -> usize {
+        match self {
+            Self::Delta([_, stored]) | Self::Scaled { types: [_, stored], .. } | Self::Cast([_, stored]) => {
+                stored.dtype.size()
+            }
+            Self::Nothing => unit,
+            Self::Bits | Self::Shuffle(_) | Self::Fletcher32 => 1,
+        }
+    }
+
     /// Returns the number of bytes that `bytes` bytes of elements are stored as.
     pub(crate) fn encoded(self, bytes: usize) -> usize {
         match self {

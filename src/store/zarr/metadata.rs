@@ -130,7 +130,7 @@ pub(crate) fn guarded<T, E: From<String>>(work: impl FnOnce() -> Result<T, E>) -
 }
 
 pub(crate) fn parse_v2(mut json: Value, attributes: &Value) -> Why<Metadata> {
-    // What Zarr 3 calls so is not among the codecs of Zarr 2.
+    // These are codecs of Zarr 3 alone.
     let other = ["bytes", "transpose", "sharding_indexed"];
     let is_known = |id: &&str| !other.contains(id) && SUPPORTED.split([',', ' ']).any(|name| name == *id);
     if let Some(id) = v2_codecs(&json).into_iter().map(v2_id).find(|id| !is_known(id)) {
