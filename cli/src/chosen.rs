@@ -46,8 +46,8 @@ impl Chosen {
         let repeats = text::plural(repeated, "id");
         let verb = if repeated == 1 { "repeats" } else { "repeat" };
         let told = format!("{repeats} of {} {verb} an earlier one", self.path.display());
-        let all = [self.absent(), (repeated > 0).then_some(told)].into_iter().flatten();
-        all.map(|why| format!("{}: {why}", self.option))
+        let reasons = [self.absent(), (repeated > 0).then_some(told)].into_iter().flatten();
+        reasons.map(|why| format!("{}: {why}", self.option))
     }
 
     /// Returns the record's entry of the option.

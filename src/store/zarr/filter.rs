@@ -7,7 +7,7 @@ use num_traits::AsPrimitive;
 use zarrs::metadata::v3::MetadataV3;
 
 use super::{
-    guard::{Decoded, Size, Why, buffer, u32_at},
+    guard::{Decoded, Size, Why, buffer, first, u32_at},
     layout, spec,
 };
 use crate::{StoredType, dtype::nearest_f32};
@@ -109,10 +109,10 @@ impl Numbers {
         matches!(order, "<" | ">" | "|" | "=").then(|| of_numpy(dtype))
     }
 
-    /// Reverses the bytes of each number unless they are in native order.
-    fn swap(self, data: &mut [u8]) {
+    /// Reverses the bytes of each number unless they are in native order, in which they are not copied.
+    fn swap(self, data: &mut Cow<'_, [u8]>) {
         if self.big_endian != cfg!(target_endian = "big") {
-            layout::swap_bytes(data, self.dtype.size());
+            layout::swap_bytes(data.to_mut(), self.dtype.size());
         }
     }
 }
@@ -162,56 +162,52 @@ impl Filter {
         !matches!(self, Self::Shuffle(_) | Self::Fletcher32)
     }
 
-    /// True if the filter may be the first of elements whose numbers have `unit` bytes.
-    pub(crate) fn fits(self, unit: usize) -> bool {
+    /// Returns the types of the elements and of what is stored, for a filter of numbers.
+    fn types(self) -> Option<[Numbers; 2]> {
         match self {
-            Self::Delta([of, _]) | Self::Scaled { types: [of, _], .. } | Self::Cast([of, _]) => {
-                of.dtype.size() == unit
-            }
-            Self::Bits => unit == 1,
-            Self::Nothing | Self::Shuffle(_) | Self::Fletcher32 => true,
+            Self::Delta(types) | Self::Scaled { types, .. } | Self::Cast(types) => Some(types),
+            Self::Nothing | Self::Bits | Self::Shuffle(_) | Self::Fletcher32 => None,
         }
+    }
+
+    /// Returns the number of bytes of an element and of what is stored, for a filter of numbers.
+    fn sizes(self) -> Option<[usize; 2]> {
+        self.types().map(|types| types.map(|numbers| numbers.dtype.size()))
+    }
+
+    /// True if the filter takes elements whose numbers have `unit` bytes.
+    pub(crate) fn fits(self, unit: usize) -> bool {
+        self.sizes().is_none_or(|[of, _]| of == unit) && (unit == 1 || self != Self::Bits)
     }
 
     /// Returns the number of bytes of each number that elements of `unit` bytes are stored as.
     pub(crate) fn stored_unit(self, unit: usize) -> usize {
-        match self {
-            Self::Delta([_, stored]) | Self::Scaled { types: [_, stored], .. } | Self::Cast([_, stored]) => {
-                stored.dtype.size()
-            }
-            Self::Nothing => unit,
-            Self::Bits | Self::Shuffle(_) | Self::Fletcher32 => 1,
-        }
+        let other = if self == Self::Nothing { unit } else { 1 };
+        self.sizes().map_or(other, |[_, stored]| stored)
     }
 
     /// Returns the number of bytes that `bytes` bytes of elements are stored as.
     pub(crate) fn encoded(self, bytes: usize) -> usize {
-        match self {
-            Self::Delta(types) | Self::Scaled { types, .. } | Self::Cast(types) => {
-                let [of, stored] = types.map(|numbers| numbers.dtype.size());
-                (bytes / of).saturating_mul(stored)
-            }
-            Self::Bits => 1 + bytes.div_ceil(8),
-            Self::Nothing | Self::Shuffle(_) => bytes,
-            Self::Fletcher32 => bytes.saturating_add(4),
+        match (self, self.sizes()) {
+            (_, Some([of, stored])) => (bytes / of).saturating_mul(stored),
+            (Self::Bits, _) => 1 + bytes.div_ceil(8),
+            (Self::Fletcher32, _) => bytes.saturating_add(4),
+            _ => bytes,
         }
     }
 
     /// Returns the number of bytes that `data` has when it is decoded; `None` if this is no number.
     fn decoded(self, data: &[u8]) -> Option<usize> {
         let whole = |size: usize| data.len().is_multiple_of(size).then_some(data.len() / size);
-        match self {
-            Self::Delta(types) | Self::Scaled { types, .. } | Self::Cast(types) => {
-                let [of, stored] = types.map(|numbers| numbers.dtype.size());
-                whole(stored)?.checked_mul(of)
-            }
-            Self::Bits => {
+        match (self, self.sizes()) {
+            (_, Some([of, stored])) => whole(stored)?.checked_mul(of),
+            (Self::Bits, _) => {
                 let (&more, bits) = data.split_first()?;
                 bits.len().checked_mul(8)?.checked_sub(more.into()).filter(|_| more < 8)
             }
-            Self::Nothing => Some(data.len()),
-            Self::Shuffle(size) => whole(size).map(|_| data.len()),
-            Self::Fletcher32 => data.len().checked_sub(4),
+            (Self::Shuffle(size), _) => whole(size).map(|_| data.len()),
+            (Self::Fletcher32, _) => data.len().checked_sub(4),
+            _ => Some(data.len()),
         }
     }
 
@@ -225,9 +221,11 @@ impl Filter {
             out = buffer(bytes)?;
             out.resize(bytes, 0);
         }
+        if let Some([_, stored]) = self.types() {
+            stored.swap(&mut data);
+        }
         match self {
             Self::Delta([of, stored]) => {
-                stored.swap(data.to_mut());
                 with_number!(stored.dtype, S => with_number!(of.dtype, T => {
                     let mut sum = T::default();
                     map(&data, &mut out, |x: S| {
@@ -235,10 +233,8 @@ impl Filter {
                         sum
                     });
                 }));
-                of.swap(&mut out);
             }
             Self::Scaled { types: [of, stored], scale, offset } => {
-                stored.swap(data.to_mut());
                 // NumPy divides f32 in f32, and integers in f64.
                 let near = [scale, offset].map(nearest_f32);
                 with_number!(stored.dtype, S => with_number!(of.dtype, T => match stored.dtype {
@@ -251,12 +247,9 @@ impl Filter {
                         (x / scale + offset).as_()
                     }),
                 }));
-                of.swap(&mut out);
             }
             Self::Cast([of, stored]) => {
-                stored.swap(data.to_mut());
                 with_number!(stored.dtype, S => with_number!(of.dtype, T => map(&data, &mut out, |x: S| -> T { x.as_() })));
-                of.swap(&mut out);
             }
             Self::Nothing => return Ok(data),
             Self::Bits => {
@@ -273,11 +266,14 @@ impl Filter {
                 if u32_at(&data, bytes) != Some(fletcher32(&data[..bytes])) {
                     return Err("the fletcher32 checksum does not match: the data is damaged".into());
                 }
-                data.to_mut().truncate(bytes);
-                return Ok(data);
+                return Ok(first(data, bytes));
             }
         }
-        Ok(Cow::Owned(out))
+        let mut out = Cow::Owned(out);
+        if let Some([of, _]) = self.types() {
+            of.swap(&mut out);
+        }
+        Ok(out)
     }
 }
 

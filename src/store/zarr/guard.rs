@@ -338,11 +338,16 @@ pub(crate) fn crc32c(data: Cow<'_, [u8]>) -> Decoded<Cow<'_, [u8]>> {
     if stored != Some(computed) {
         return Err("the crc32c checksum does not match: the data is damaged".into());
     }
-    Ok(match data {
+    Ok(first(data, end))
+}
+
+/// Returns the first `end` bytes of some data, without a copy.
+pub(crate) fn first(data: Cow<'_, [u8]>, end: usize) -> Cow<'_, [u8]> {
+    match data {
         Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..end]),
         Cow::Owned(mut bytes) => {
             bytes.truncate(end);
             Cow::Owned(bytes)
         }
-    })
+    }
 }

@@ -64,20 +64,22 @@ fn every_codec_of_numcodecs() {
     }
 }
 
-/// Each byte of a chunk is changed in three ways: there is an error, or a chunk of the right size.
+/// Each byte of a chunk is changed in three ways: there is an error, or a chunk of the right size, whose elements are the same if a codec
+/// has a checksum.
 #[test]
 fn damaged_chunks() {
     let mut refused = 0;
     for case in &cases() {
         let scratch = Scratch::new();
         case.files.iter().for_each(|(key, bytes)| scratch.put(key, bytes));
+        let has_checksum = ["BZ2", "LZMA {}", "fletcher32"].iter().any(|name| case.name.contains(name));
         let (key, whole) = case.files.iter().find(|(key, _)| key == "0.0" || key == "c/0/0").unwrap();
         for at in 0..whole.len() {
             for damage in [1, 0x80, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[at] ^= damage;
                 scratch.put(key, bytes);
-                refused += u32::from(read(&scratch, case, false).is_err());
+                refused += u32::from(read(&scratch, case, has_checksum).is_err());
             }
             scratch.put(key, &whole[..at]);
             assert!(read(&scratch, case, false).is_err(), "{} of {at} bytes", case.name);
