@@ -1,6 +1,7 @@
-// Sums of blocks: sums[i, j] += block[i, j]. A sum is an f64, or two f32: the nearest f32, and the remainder.
+// Sums of blocks: sums[i, j] += block[i, j] for each block in order. A sum is an f64, or two f32: the nearest f32, and the remainder.
 // Grid: linear, one block per WG elements.
-// Bindings: 0 block (rows, cols) f32 read; 1 sums, of two f32 or an f64 each, read and written; 2 params, starts in elements and sums.
+// Bindings: 0 blocks (rows, cols) of f32 read, which are `step` apart; 1 sums, of two f32 or an f64 each, read and written; 2 params,
+// starts in elements and sums.
 // Constants: WG.
 // Hardware: WG / 4 threads with four elements each, which are a row of threads apart, so that every access is of whole lines and eight
 // loads are in flight at once (see scale_columns).
@@ -9,10 +10,10 @@
 
 constexpr u32 WG = 256;
 
-KERNEL(add_block, WG / 4)(const float* __restrict__ block, double* __restrict__ sums, Params params) {
+KERNEL(add_block, WG / 4)(const float* __restrict__ blocks, double* __restrict__ sums, Params params) {
     u32 first = linear_block() * WG + threadIdx.x;
     u32 len = params.rows * params.cols;
-    block += params.block0;
+    blocks += params.block0;
     sums += params.sums0;
     bool added[4];
     double all[4];
@@ -21,7 +22,14 @@ KERNEL(add_block, WG / 4)(const float* __restrict__ block, double* __restrict__ 
         u32 item = first + i * (WG / 4);
         u32 row = item / params.cols;
         added[i] = item < len && (params.lower == 0 || item - row * params.cols <= params.row0 + row);
-        if (added[i]) all[i] = sums[item] + block[item];
+        if (added[i]) all[i] = sums[item];
+    }
+#pragma unroll 4
+    for (u32 block = 0; block < params.blocks; block++) {
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            if (added[i]) all[i] += blocks[block * params.step + first + i * (WG / 4)];
+        }
     }
 #pragma unroll
     for (u32 i = 0; i < 4; i++) {

@@ -1,5 +1,6 @@
 // Matrix product: c[m, n] (+)= op(a)[m, k] op(b)[k, n] in f32, decoded as it is loaded.
-// Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
+// Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows, z = products of `depth` terms each, which are
+// c_step apart.
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64 or 128; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW a and b are of the types in params, else both f32.
 // Hardware: a thread computes 8 x 8 elements with 4 loads of 16 bytes from shared memory for 64 products; with 4 x 4 elements, loads would
@@ -199,11 +200,15 @@ KERNEL(matmul, THREADS)(const void* __restrict__ a, const void* __restrict__ b, 
     u32 row = 4 * (4 * (patch / (SIDE / 8)) + lane % 2 + lane / 16 * 2);
     u32 col = 4 * (8 * (patch % (SIDE / 8)) + lane / 2 % 8);
 
-    auto a_operand = operand<TRANS_A == 0>(a, params.a_type, params.a0, params.lda, first_row, params.m);
-    auto b_operand = operand<TRANS_B == 1>(b, params.b_type, params.b0, params.ldb, first_col, params.n);
+    u32 first = blockIdx.z * params.depth;
+    u32 terms = min(params.depth, params.k - first);
+    u32 a0 = params.a0 + first * (TRANS_A == 1 ? params.lda : 1);
+    u32 b0 = params.b0 + first * (TRANS_B == 1 ? 1 : params.ldb);
+    auto a_operand = operand<TRANS_A == 0>(a, params.a_type, a0, params.lda, first_row, params.m);
+    auto b_operand = operand<TRANS_B == 1>(b, params.b_type, b0, params.ldb, first_col, params.n);
     float sums[8][8] = {};
     bool wide = params.n - first_col > TILE / 2;
-    u32 slices = div_ceil(params.k, DEPTH);
+    u32 slices = div_ceil(terms, DEPTH);
     for (u32 slice = 0; slice <= slices; slice++) {
         // The previous slice is in its place. The other place is free, since all threads have read it.
         copy_wait<0>();
@@ -211,7 +216,7 @@ KERNEL(matmul, THREADS)(const void* __restrict__ a, const void* __restrict__ b, 
         u32 next = slice % 2 * SLICE;
         if (slice < slices) {
             u32 k0 = slice * DEPTH;
-            u32 left = params.k - k0;
+            u32 left = terms - k0;
             // Narrow loads occur here once: the tests that a second copy would save are not worth its compilation.
             if (NARROW == 0 && left >= DEPTH) {
                 fetch<true>(a_operand, a_slices + next, k0, left);
@@ -233,6 +238,8 @@ KERNEL(matmul, THREADS)(const void* __restrict__ a, const void* __restrict__ b, 
             put(b_operand, b_slices + next);
         }
     }
+    // The step is whole rows, so it is aligned where rows are.
+    c += blockIdx.z * params.c_step;
 #pragma unroll
     for (u32 i = 0; i < 8; i++) {
         u32 c_row = first_row + row + (i < 4 ? i : TILE / 2 + i - 4);

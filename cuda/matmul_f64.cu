@@ -1,5 +1,5 @@
 // Matrix product in f64: c[m, n] (+)= op(a)[m, k] op(b)[k, n].
-// Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
+// Grid: one block per TILE x TILE block of c; x = blocks of columns, y = blocks of rows. A launch computes one product.
 // Bindings: 0 a f64 read; 1 b f64 read; 2 c (rows of ldc) f64 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW is not used.
 // Hardware: this plain kernel serves devices without cuBLAS. A thread computes 4 x 4 elements with 8 loads from shared memory for 16

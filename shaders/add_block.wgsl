@@ -1,9 +1,10 @@
-// Sums of blocks: sums[i, j] += block[i, j]. A sum is an f64, or two f32: the nearest f32, and the remainder.
+// Sums of blocks: sums[i, j] += block[i, j] for each block in order. A sum is an f64, or two f32: the nearest f32, and the remainder.
 // Grid: linear, one workgroup per WG elements.
-// Bindings: 0 block (rows, cols) f32 read; 1 sums, of two f32 or an f64 each, read and written; 2 params, starts in elements and sums.
+// Bindings: 0 blocks (rows, cols) of f32 read, which are `step` apart; 1 sums, of two f32 or an f64 each, read and written; 2 params,
+// starts in elements and sums.
 // Constants: WG.
 
-@group(0) @binding(0) var<storage, read> block: array<f32>;
+@group(0) @binding(0) var<storage, read> blocks: array<f32>;
 @group(0) @binding(1) var<storage, read_write> sums: array<vec2<f32>>;
 @group(0) @binding(2) var<uniform> params: Params;
 
@@ -24,5 +25,9 @@ fn add_block(
         return;
     }
     let i = params.sums0 + item;
-    sums[i] = two_sum(sums[i], block[params.block0 + item], params.zero);
+    var sum = sums[i];
+    for (var block = 0u; block < params.blocks; block++) {
+        sum = two_sum(sum, blocks[params.block0 + block * params.step + item], params.zero);
+    }
+    sums[i] = sum;
 }

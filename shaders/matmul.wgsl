@@ -1,5 +1,6 @@
 // Matrix product: c[m, n] (+)= op(a)[m, k] op(b)[k, n] in f32, decoded as it is loaded.
-// Grid: one workgroup per TILE x TILE block of c; x = blocks of columns, y = blocks of rows.
+// Grid: one workgroup per TILE x TILE block of c; x = blocks of columns, y = blocks of rows, z = products of `depth` terms each, which
+// are c_step apart.
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW a and b are of the types in params, else both f32.
 
@@ -26,6 +27,10 @@ const DEPTH: u32 = 16u;
 var<workgroup> a_slice: array<vec4<f32>, DEPTH * VECS>;
 var<workgroup> b_slice: array<vec4<f32>, DEPTH * VECS>;
 
+// The end of the terms of this workgroup's product, and the product's start in c.
+var<private> end: u32;
+var<private> c0: u32;
+
 // Returns the indices of elements of a in four rows, or of b in four columns.
 fn place_a(rows: vec4<u32>, depth: u32) -> vec4<u32> {
     if TRANS_A == 1u {
@@ -43,14 +48,14 @@ fn place_b(depth: u32, cols: vec4<u32>) -> vec4<u32> {
 
 // Returns the words that hold an element; beyond the ends zeros, which are zero in any type.
 fn words_a(row: u32, depth: u32, place: u32, dtype: u32) -> vec2<u32> {
-    if row >= params.m || depth >= params.k {
+    if row >= params.m || depth >= end {
         return vec2(0u);
     }
     return vec2(a[word_of(place, dtype)], a[high_word_of(place, dtype)]);
 }
 
 fn words_b(depth: u32, col: u32, place: u32, dtype: u32) -> vec2<u32> {
-    if col >= params.n || depth >= params.k {
+    if col >= params.n || depth >= end {
         return vec2(0u);
     }
     return vec2(b[word_of(place, dtype)], b[high_word_of(place, dtype)]);
@@ -106,7 +111,7 @@ fn store(row: u32, col: u32, values: vec4<f32>) {
         return;
     }
     for (var j = 0u; j < 4u && col + j < params.n; j++) {
-        let i = params.c0 + row * params.ldc + col + j;
+        let i = c0 + row * params.ldc + col + j;
         if params.accumulate == 1u {
             c[i] += values[j];
         } else {
@@ -131,7 +136,11 @@ fn matmul(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     let col = lane % SIDE;
     // The upper left, upper right, lower left and lower right block, each with its four rows.
     var sums: array<vec4<f32>, 16>;
-    for (var k0 = 0u; k0 < params.k; k0 += DEPTH) {
+    let first = group.z * params.depth;
+    let last = min(params.k, first + params.depth);
+    end = last;
+    c0 = params.c0 + group.z * params.c_step;
+    for (var k0 = first; k0 < last; k0 += DEPTH) {
         load_slices(first_row, first_col, k0, lane);
         workgroupBarrier();
         for (var depth = 0u; depth < DEPTH; depth++) {

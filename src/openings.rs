@@ -59,9 +59,15 @@ pub enum On {
 
 /// Declares tests, each a `fn(&Device)`, once for each way of opening a device. Tests after a semicolon do not run on lent devices, where they
 /// take long. The tests of the same kernels before the semicolon cover the differences of lent devices: how they were opened, and their limits.
+/// Tests after a second semicolon do not run with our own products on the emulator either, where decompositions take minutes: tests of products
+/// and of smaller decompositions cover those.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! device_tests {
+    ($($name:ident),* ; $($own:ident),* ; $($long:ident),* $(,)?) => {
+        $crate::device_tests!($($name),* ; $($own),*);
+        $($crate::device_tests!(@ $long on_cpu Cpu on_cpu_small CpuSmall on_wgpu Wgpu on_wgpu_small WgpuSmall on_cuda Cuda);)*
+    };
     ($($name:ident),* $(; $($own:ident),*)? $(,)?) => {
         $($crate::device_tests!(@ $name on_cpu Cpu on_cpu_small CpuSmall on_wgpu Wgpu on_wgpu_small WgpuSmall
             on_wgpu_lent WgpuLent on_cuda Cuda on_cuda_small CudaSmall on_cuda_lent CudaLent);)*

@@ -1,4 +1,4 @@
-//! Adds a block to sums: `sums[i, j] += block[i, j]`, in f64 or in pairs of f32.
+//! Adds blocks to sums: `sums[i, j] += block[i, j]` for each block in order, in f64 or in pairs of f32.
 
 use rayon::prelude::*;
 
@@ -10,6 +10,9 @@ params! {
     pub(crate) struct Params {
         pub(crate) rows: u32,
         pub(crate) cols: u32,
+        /// The number of blocks, and the number of elements from one block to the next.
+        pub(crate) blocks: u32,
+        pub(crate) step: u32,
         pub(crate) block0: u32,
         pub(crate) sums0: u32,
         /// 1 if only the lower triangle is added, otherwise 0.
@@ -31,11 +34,14 @@ fn add_block(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let [block, sums] = launch.args();
     let (rows, cols) = (p.rows as usize, p.cols as usize);
-    let block = &block.read::<f32>()[p.block0 as usize..][..rows * cols];
+    let blocks = &block.read::<f32>()[p.block0 as usize..];
     let sums = &mut sums.write::<f64>()[p.sums0 as usize..][..rows * cols];
-    let rows = sums.par_chunks_mut(cols).zip(block.par_chunks(cols)).enumerate();
-    rows.with_min_len(LEAST.div_ceil(cols)).for_each(|(i, (sums, block))| {
+    let rows = sums.par_chunks_mut(cols).enumerate();
+    rows.with_min_len(LEAST.div_ceil(cols * p.blocks as usize)).for_each(|(i, sums)| {
         let end = if p.lower == 1 { cols.min(p.row0 as usize + i + 1) } else { cols };
-        sums.iter_mut().zip(&block[..end]).for_each(|(sum, x)| *sum += f64::from(*x));
+        for block in 0..p.blocks as usize {
+            let row = &blocks[block * p.step as usize + i * cols..][..end];
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
+        }
     });
 }

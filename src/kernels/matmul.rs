@@ -28,12 +28,16 @@ params! {
         pub(crate) m: u32,
         pub(crate) n: u32,
         pub(crate) k: u32,
+        /// The number of terms of one product: k, or fewer if workgroups along z compute products of consecutive terms, one each.
+        pub(crate) depth: u32,
         pub(crate) lda: u32,
         pub(crate) ldb: u32,
         pub(crate) ldc: u32,
         pub(crate) a0: u32,
         pub(crate) b0: u32,
         pub(crate) c0: u32,
+        /// The number of elements of c from one product to the next.
+        pub(crate) c_step: u32,
         /// 1 if the product is added to c.
         pub(crate) accumulate: u32,
         /// 1 if tiles above the diagonal are left out; and the row and column of this panel's corner in the whole result.
@@ -167,6 +171,9 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     let (a, b) = (source(a, a_type, p.a0, p.lda, ta), source(b, b_type, p.b0, p.ldb, tb));
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
     let c = &mut c.write::<R>()[p.c0 as usize..];
+    if p.depth < p.k {
+        return multiply_parts([&a, &b], &p, c, cancel);
+    }
     let c = &mut c[..(m - 1) * p.ldc as usize + n];
     // This avoids `from_row_major_slice_with_stride_mut`, which in faer 0.24.4 confuses rows with columns and so writes outside of the slice.
     let c = MatMut::from_column_major_slice_with_stride_mut(c, n, m, p.ldc as usize);
@@ -210,6 +217,31 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
             }
         }
     }
+}
+
+/// Computes a product for each `depth` terms.
+fn multiply_parts<R: Scalar>(
+    [a, b]: [&MatrixSource<'_>; 2],
+    p: &Params,
+    c: &mut [R],
+    cancel: Option<&Cancel>,
+) {
+    let (m, n, k, depth) = (p.m as usize, p.n as usize, p.k as usize, p.depth as usize);
+    let parts = c.par_chunks_mut(p.c_step as usize).zip(pieces(k, depth).collect::<Vec<_>>());
+    parts.for_each(|(c, terms)| {
+        let (a_block, a_stride) = a.block::<R>((0, m), terms);
+        let (b_block, b_stride) = b.block::<R>(terms, (0, n));
+        let depth = terms.1 - terms.0;
+        let product = TiledProduct {
+            a: a.view(&a_block, a_stride, m, depth),
+            b: b.view(&b_block, b_stride, depth, n),
+            accum: Accum::Replace,
+            // A whole small product takes less time than its triangle.
+            diagonal: (p.lower != 0 && m > TILE as usize).then_some((0, 0)),
+            cancel,
+        };
+        product.run(MatMut::from_column_major_slice_with_stride_mut(c, n, m, n).transpose_mut());
+    });
 }
 
 /// Adds up partial products that tasks compute, each for `size` rows of c and at least `least` of the k terms. The

@@ -19,6 +19,7 @@ use crate::{
     kernels::{
         WG, WG_ALONE,
         add_block::{ADD_BLOCK, Params},
+        matmul::TILE,
     },
     tensor::Pending,
 };
@@ -94,7 +95,7 @@ impl BlockSum {
 
     /// Adds a block as [`add`](Self::add) does, but never waits: the block's memory is reused for the next block.
     pub(crate) fn enqueue<R: Real>(&mut self, block: &Tensor<R>) -> Result<()> {
-        let (op, [rows, cols]) = ("BlockSum::add", self.shape);
+        let op = "BlockSum::add";
         if block.shape() != self.shape {
             return Err(Error::shape(
                 op,
@@ -102,18 +103,26 @@ impl BlockSum {
                 format_args!("{:?}", block.shape()),
             ));
         }
-        let device = block.device();
-        device.has(op, "block", self.sums.device())?;
-        if block.is_empty() {
+        block.device().has(op, "block", self.sums.device())?;
+        self.enqueue_first(block, 1)
+    }
+
+    /// Adds the first `count` blocks of a tensor (blocks, rows, cols), which fit a binding. Never waits.
+    fn enqueue_first<R: Real>(&mut self, tensor: &Tensor<R>, count: u64) -> Result<()> {
+        let ([rows, cols], device) = (self.shape, self.sums.device().clone());
+        if rows * cols == 0 {
             return Ok(());
         }
         let limits = device.limits();
         for rows in blocks(rows, limits.rows_per_launch(2 * cols, WG)?) {
-            let [first, end] = [rows.start * cols, rows.end * cols];
-            let (block, sums) = (block.window(first..end), self.sums.window_update(2 * first..2 * end));
+            let ([first, end], step) = ([rows.start * cols, rows.end * cols], self.shape[0] * cols);
+            let block = tensor.window(first..(count - 1) * step + end);
+            let sums = self.sums.window_update(2 * first..2 * end);
             let params = Params {
                 rows: small(rows.end - rows.start),
                 cols: small(cols),
+                blocks: small(count),
+                step: small(step),
                 block0: block.start,
                 sums0: sums.start / 2,
                 lower: self.lower.into(),
@@ -121,7 +130,7 @@ impl BlockSum {
                 zero: 0,
             };
             let items = end - first;
-            let grid = Grid::linear(items.div_ceil(WG.into()), limits.groups_per_axis, items)?;
+            let grid = Grid::linear(items.div_ceil(WG.into()), limits.groups_per_axis, items * count)?;
             device.launch(&ADD_BLOCK, &WG_ALONE, grid, &[block.arg, sums.arg], &params)?;
         }
         Ok(())
@@ -187,44 +196,109 @@ impl BlockSum {
     }
 }
 
+/// The maximum number of elements of a product for which several products are computed at once.
+const MOST_ELEMENTS: u64 = 1 << 20;
+/// The maximum number of bytes of such products, and their maximum number. Either number fills any device.
+const PRODUCT_BYTES: u64 = 8 << 20;
+const MOST_PRODUCTS: u64 = 8192;
+
 /// The sum of `aᵀ b` over the rows of a and b, which are added some rows at a time on their device. For f32 it is a [`BlockSum`] of products;
 /// for f64 it is in f64.
 #[derive(Debug)]
 pub(crate) struct InnerSum<R: Real> {
     op: &'static str,
-    /// The product of the last rows for f32; the sum for f64.
+    /// The products of the last rows (products, rows, cols) for f32; the sum for f64.
     block: Tensor<R>,
     /// The sum of the products for f32; None for f64.
     sum: Option<BlockSum>,
     lower: bool,
+    rule: InnerRule,
+}
+
+/// The rule by which rows are divided among products, which depends on the device and the extents of the product alone.
+#[derive(Clone, Copy, Debug)]
+struct InnerRule {
     /// The maximum number of terms of one sum in f32, before it is added to other sums.
     depth: u64,
+    /// The number of rows of one product.
+    rows: u64,
+    /// True if several products are computed by one launch, each in sums of at most `depth` terms.
+    is_thin: bool,
+    /// The maximum number of products that are computed at once, which changes no result.
+    products: u64,
+}
+
+impl InnerRule {
+    /// Returns the rule for a product (rows, cols). Thin products, of no more elements than their operands, are of `depth` rows each, and
+    /// several are computed at once. Other products are of `step` rows.
+    fn new<R: Real>(device: &Device, [rows, cols]: [u64; 2], [depth, step, count]: [u64; 3]) -> Self {
+        if R::DTYPE.is_wide() {
+            // A sum of this many equal terms is right to 2e-13 in f64, in whatever order a device adds them.
+            return Self { depth: 4096, rows: step, is_thin: false, products: 1 };
+        }
+        let (limits, elements) = (device.limits(), rows.saturating_mul(cols).max(1));
+        let is_thin = elements <= MOST_ELEMENTS.min(depth.saturating_mul(rows + cols));
+        let most = limits.room().min(PRODUCT_BYTES) / (4 * elements);
+        let [longest, grid] = [rows.max(cols), u64::from(limits.groups_per_axis) * u64::from(TILE)];
+        let fits = most > 0 && longest <= grid && 4 * depth * longest <= limits.room();
+        if is_thin && fits {
+            let products = most.min(MOST_PRODUCTS).min(count.div_ceil(depth)).max(1);
+            Self { depth, rows: depth, is_thin, products }
+        } else {
+            Self { depth, rows: step, is_thin: false, products: 1 }
+        }
+    }
 }
 
 impl<R: Real> InnerSum<R> {
-    /// Creates a sum (rows, cols). With `lower`, it is a sum of `aᵀ a`, of which only the lower triangle is computed.
+    /// Creates a sum (rows, cols), to which at most `count` rows are added at a time. With `lower`, it is a sum of `aᵀ a`, of which only the
+    /// lower triangle is computed. Sums in f32 have at most `depth` terms. If the product is not thin, the sums of `step` rows are also in f32.
     pub(crate) fn new(
         op: &'static str,
         device: &Device,
-        [rows, cols]: [u64; 2],
+        shape: [u64; 2],
         lower: bool,
-        depth: u64,
+        [depth, step, count]: [u64; 3],
     ) -> Result<Self> {
         device.computes::<R>(op)?;
-        let (shape, is_wide) = ([rows, cols], R::DTYPE.is_wide());
-        let block = if is_wide { Tensor::zeros(device, &shape)? } else { Tensor::empty(device, &shape)? };
-        let sum = if is_wide { None } else { Some(BlockSum { lower, ..BlockSum::new(device, rows, cols)? }) };
-        // A sum of this many equal terms is right to 2e-13 in f64, in whatever order a device adds them.
-        let depth = if is_wide { 4096 } else { depth };
-        Ok(Self { op, block, sum, lower, depth })
+        let rule = InnerRule::new::<R>(device, shape, [depth, step, count]);
+        let [rows, cols] = shape;
+        let (block, sum) = if R::DTYPE.is_wide() {
+            (Tensor::zeros(device, &shape)?, None)
+        } else {
+            let sum = BlockSum { lower, ..BlockSum::new(device, rows, cols)? };
+            (Tensor::empty(device, &[rule.products, rows, cols])?, Some(sum))
+        };
+        Ok(Self { op, block, sum, lower, rule })
     }
 
-    /// Adds the product of some rows of a and the same number of rows of b. Enqueues.
+    /// Returns the device memory of a sum.
+    pub(crate) fn needs(device: &Device, [rows, cols]: [u64; 2], rule: [u64; 3]) -> Needs {
+        let bytes = match R::DTYPE.is_wide() {
+            true => 8,
+            false => 8 + 4 * InnerRule::new::<R>(device, [rows, cols], rule).products,
+        };
+        Needs::device(bytes) * rows * cols
+    }
+
+    /// Adds the product of some rows of a and the same number of rows of b: a multiple of `step` rows, except for the last. Enqueues.
     pub(crate) fn add<A: Element, B: Element>(&mut self, a: Rows<'_, A>, b: Rows<'_, B>) -> Result<()> {
-        let Self { op, block, sum, lower, depth } = self;
-        let (name, accumulate) = (*op, sum.is_none());
-        Product { name, op: Op::Tn, a, b, lower: *lower, accumulate, depth: *depth }.run(block)?;
-        sum.as_mut().map_or(Ok(()), |sum| sum.enqueue(block))
+        let Self { op, block, sum, lower, rule } = self;
+        let accumulate = sum.is_none();
+        for rows in blocks(a.count, rule.rows.saturating_mul(rule.products)) {
+            let (a, b) = (a.part(rows.clone()), b.part(rows.clone()));
+            let product =
+                Product { name: op, op: Op::Tn, a, b, lower: *lower, accumulate, depth: rule.depth };
+            if rule.is_thin {
+                product.run_parts(block)?;
+            } else {
+                product.run(block)?;
+            }
+            if let Some(sum) = sum {
+                sum.enqueue_first(block, (rows.end - rows.start).div_ceil(rule.rows))?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the sum, in the type of the products. Enqueues.
@@ -270,16 +344,13 @@ const DEPTH: u64 = 64;
 
 /// Returns `xᵀ x` for x (m, n): for f32 to about 1e-6 of |x|ᵀ|x|, for f64 in f64. Waits.
 ///
-/// For f32, sums over 64 rows are in f32, and so are sums of these up to 256 to 1,024 rows; a [`BlockSum`] adds up the results.
+/// For f32, sums over 64 rows are in f32, and for many columns so are sums of these up to 256 to 1,024 rows; a [`BlockSum`] adds up the
+/// results.
 pub(crate) fn gram<R: Real>(x: &Tensor<R>) -> Result<Matrix> {
     let ([m, n], device) = (x.matrix("gram")?, x.device());
-    let mut sum = InnerSum::<R>::new("gram", device, [n, n], true, DEPTH)?;
     let step = if R::DTYPE.is_wide() { u64::MAX } else { n.min(2048).next_power_of_two().max(512) / 2 };
-    device.in_a_row(|| {
-        blocks(m, step).try_for_each(|rows| {
-            let rows = Rows::new(x, rows);
-            sum.add(rows, rows)
-        })
-    })?;
+    let mut sum = InnerSum::<R>::new("gram", device, [n, n], true, [DEPTH, step, m])?;
+    let rows = Rows::new(x, 0..m);
+    device.in_a_row(|| sum.add(rows, rows))?;
     sum.finish()
 }

@@ -14,6 +14,7 @@ use crate::{
     Device, Element, Error, Needs, Real, Result, Tensor, TensorView,
     array::elementwise::converted,
     extent::{blocks, to_usize},
+    kernels::matmul::TILE,
     tensor::Pending,
 };
 
@@ -33,7 +34,7 @@ pub(crate) const DEPTH: u64 = 256;
 /// should lie between 1e-75 and 1e75.
 ///
 /// # Cost
-/// A pass takes three launches per block, and one download of (n, l) at its end, for which it waits.
+/// A pass takes a few launches for as many rows as fill the device, and one download of (n, l) at its end, for which it waits.
 /// [`apply_normal_rows`](LinearMap::apply_normal_rows) downloads nothing if the device computes in f64. In f64, elements of another type are
 /// copied, one block at a time.
 ///
@@ -64,7 +65,7 @@ impl<T: Element> LinearMap for Tensor<T> {
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let op = "Tensor::apply_normal";
         let x = transpose(&upload::<T::Real>(op, self.device(), x, self.matrix(op)?[1])?)?;
-        let mut sum = normal_sum(op, &x)?;
+        let mut sum = normal_sum(op, &x, LinearMap::shape(self)[0])?;
         add_normal(op, self, &x, &mut sum, &mut |rows, _| pass.tell(rows.end))?;
         Ok(sum.finish()?.transposed())
     }
@@ -72,7 +73,7 @@ impl<T: Element> LinearMap for Tensor<T> {
     fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
         let (op, home) = ("Tensor::apply_normal", x.device());
         let x = rows_on::<T::Real>(op, self.device(), x)?;
-        let mut sum = normal_sum(op, &x)?;
+        let mut sum = normal_sum(op, &x, LinearMap::shape(self)[0])?;
         add_normal(op, self, &x, &mut sum, &mut |rows, _| pass.tell(rows.end))?;
         sum.into_f64(home)
     }
@@ -85,7 +86,7 @@ impl<T: Element> LinearMap for Tensor<T> {
     ) -> Result<Option<Tensor<f64>>> {
         let (op, home) = ("Tensor::apply_both", x.device());
         let x = rows_on::<T::Real>(op, self.device(), x)?;
-        let (mut sum, mut given) = (normal_sum(op, &x)?, OnTheWay::new(sink));
+        let (mut sum, mut given) = (normal_sum(op, &x, LinearMap::shape(self)[0])?, OnTheWay::new(sink));
         add_normal(op, self, &x, &mut sum, &mut |rows, y| {
             given.add(rows.start, y)?;
             pass.tell(rows.end)
@@ -159,17 +160,29 @@ const fn depth<R: Real>() -> u64 {
     if R::DTYPE.is_wide() { u64::MAX } else { DEPTH }
 }
 
-/// Returns the sum of products for Xᵀ (l, n). It is transposed, since its long rows fill register tiles that narrow columns would leave half
-/// empty.
-pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<InnerSum<R>> {
-    InnerSum::new(op, x.device(), x.matrix(op)?, false, DEPTH)
+/// Returns the sum of products for Xᵀ (l, n), to which at most `count` rows are added at a time. It is transposed, since its long rows fill
+/// register tiles that narrow columns would leave half empty.
+pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>, count: u64) -> Result<InnerSum<R>> {
+    InnerSum::new(op, x.device(), x.matrix(op)?, false, sum_rule(x.device(), count))
+}
+
+/// Returns the rule of [`normal_sum`].
+pub(crate) fn sum_rule(device: &Device, count: u64) -> [u64; 3] {
+    [DEPTH, BLOCK, count.min(at_once::<f32>(device))]
+}
+
+/// Returns the number of rows that are multiplied at once: whole canonical blocks. In f32 they are as many as fill the device with tiles of
+/// a thin product; in f64 the vendor's library divides the work.
+fn at_once<R: Real>(device: &Device) -> u64 {
+    let rows = if R::DTYPE.is_wide() { 1 } else { u64::from(device.limits().fill) * u64::from(TILE) };
+    rows.next_multiple_of(BLOCK)
 }
 
 /// A function that takes the rows of a canonical block, and these rows of `A X`.
 pub(crate) type EachBlock<'a, R> = dyn FnMut(Range<u64>, &Tensor<R>) -> Result<()> + 'a;
 
-/// Adds `(Aᵀ (A X))ᵀ` for some rows of A, given Xᵀ. The rows are whole canonical blocks, except for the last block. Calls `each` after each
-/// block is enqueued, with its rows and these rows of `A X`, whose memory the next block uses again.
+/// Adds `(Aᵀ (A X))ᵀ` for some rows of A, given Xᵀ. The rows are whole canonical blocks, except for the last block. Calls `each` for each
+/// block once it is enqueued, with its rows and these rows of `A X`, whose memory later blocks use again.
 pub(crate) fn add_normal<T: Element>(
     op: &'static str,
     a: &Tensor<T>,
@@ -178,9 +191,10 @@ pub(crate) fn add_normal<T: Element>(
     each: &mut EachBlock<'_, T::Real>,
 ) -> Result<()> {
     let ([m, _], l) = (a.matrix(op)?, x.shape()[0]);
+    let count = at_once::<T::Real>(a.device());
     // All blocks share this memory, so that nothing waits between two blocks.
-    let mut y = Tensor::<T::Real>::empty(a.device(), &[m.min(BLOCK), l])?;
-    for rows in blocks(m, BLOCK) {
+    let mut y = Tensor::<T::Real>::empty(a.device(), &[m.min(count), l])?;
+    for rows in blocks(m, count) {
         a.device().in_a_row(|| {
             if T::DTYPE.is_wide() {
                 let block = a.rows(rows.clone())?;
@@ -189,13 +203,14 @@ pub(crate) fn add_normal<T: Element>(
                 add_block(op, Rows::new(a, rows.clone()), x, &mut y, sum)
             }
         })?;
-        let count = rows.end - rows.start;
-        each(rows, &*y.rows(0..count)?)?;
+        for block in blocks(rows.end - rows.start, BLOCK) {
+            each(rows.start + block.start..rows.start + block.end, &*y.rows(block)?)?;
+        }
     }
     Ok(())
 }
 
-/// Does the work of [`add_normal`] for one block. The product is written to the first rows of `y`.
+/// Does the work of [`add_normal`] for rows that are multiplied at once. The product is written to the first rows of `y`.
 fn add_block<A: Element, R: Real>(
     op: &'static str,
     block: Rows<'_, A>,

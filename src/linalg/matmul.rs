@@ -4,7 +4,7 @@ use super::rows::Rows;
 use crate::{
     DType, Element, Error, Limits, Real, Result, Tensor,
     driver::GemmCall,
-    extent::to_usize,
+    extent::{blocks, to_usize},
     kernel::{Grid, small},
     kernels::matmul::{LARGE_TILE, LARGE_TILE_MEMORY, MATMUL, MATMUL_F64, Params, TILE, spec},
 };
@@ -223,9 +223,27 @@ impl<A: Element, B: Element> Product<'_, A, B> {
                 for k0 in (0..k).step_by(to_usize(panel.k)) {
                     let extent =
                         Panel { m: panel.m.min(m - m0), n: panel.n.min(n - n0), k: panel.k.min(k - k0) };
-                    self.launch(tile, [m0, n0, k0], extent, c)?;
+                    self.launch(tile, [m0, n0, k0], extent, None, c)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Computes the products `aᵀ b` of parts of the operands: of `depth` rows each, and of the remaining rows. `c` is (parts, m, n) for at
+    /// least as many parts, and fits a binding. Such products have few elements, so a single one would leave most of the device idle.
+    pub(crate) fn run_parts<R: Real>(&self, c: &mut Tensor<R>) -> Result<()> {
+        let ([k, m], n, depth) = ([self.a.count, self.a.cols()], self.b.cols(), self.depth);
+        if m == 0 || n == 0 {
+            return Ok(());
+        }
+        let limits = self.a.tensor.device().limits();
+        let rows =
+            (limits.room() / (m * A::DTYPE.size()).max(n * B::DTYPE.size())).min(limits.work / (m * n));
+        let parts = (rows / depth).clamp(1, limits.groups_per_axis.into());
+        for rows in blocks(k, parts * depth) {
+            let extent = Panel { m, n, k: rows.end - rows.start };
+            self.launch(TILE, [0, 0, rows.start], extent, Some(depth), c)?;
         }
         Ok(())
     }
@@ -308,38 +326,44 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         Ok(Panel { m: panel_m.min(by_work).min(m), n: panel_n, k: panel_k })
     }
 
+    /// Computes a panel of the product, or with `part` a product for each `part` terms.
     fn launch<R: Real>(
         &self,
         tile: u32,
         [m0, n0, k0]: [u64; 3],
         panel: Panel,
+        part: Option<u64>,
         c: &mut Tensor<R>,
     ) -> Result<()> {
-        let ldc = c.shape()[1];
+        let ldc = *c.shape().last().expect("a product should have axes");
         // The rows of the stored operand that the panel reads, and the first column that it reads of these rows.
         let (a_rows, a_col) = if self.op == Op::Tn { (k0..k0 + panel.k, m0) } else { (m0..m0 + panel.m, k0) };
         let (b_rows, b_col) = if self.op == Op::Nt { (n0..n0 + panel.n, k0) } else { (k0..k0 + panel.k, n0) };
         let (a, b) = (self.a.window(a_rows), self.b.window(b_rows));
-        let c = c.window_update(m0 * ldc..(m0 + panel.m) * ldc);
+        let depth = part.unwrap_or(panel.k);
+        let (first, parts) = (part.map_or(m0, |part| k0 / part * panel.m), panel.k.div_ceil(depth));
+        let c = c.window_update(first * ldc..(first + parts * panel.m) * ldc);
         let params = Params {
             m: small(panel.m),
             n: small(panel.n),
             k: small(panel.k),
+            depth: small(depth),
             lda: small(self.a.cols()),
             ldb: small(self.b.cols()),
             ldc: small(ldc),
             a0: a.start + small(a_col),
             b0: b.start + small(b_col),
             c0: c.start + small(n0),
-            accumulate: u32::from(self.accumulate || k0 > 0),
+            c_step: small(panel.m * ldc),
+            accumulate: u32::from(self.accumulate || (k0 > 0 && part.is_none())),
             lower: u32::from(self.lower),
             row0: small(m0),
             col0: small(n0),
             a_type: A::DTYPE.code(),
             b_type: B::DTYPE.code(),
         };
-        let grid =
-            Grid::tiles(params.n.div_ceil(tile), params.m.div_ceil(tile), 2 * panel.m * panel.n * panel.k);
+        let groups = [params.n.div_ceil(tile), params.m.div_ceil(tile), small(parts)];
+        let grid = Grid { groups, work: 2 * panel.m * panel.n * panel.k };
         let spec = spec(tile, [self.op == Op::Tn, self.op == Op::Nt], !Self::of_f32());
         let kernel = if R::DTYPE == DType::F64 { &MATMUL_F64 } else { &MATMUL };
         self.a.tensor.device().launch(kernel, &spec, grid, &[a.arg, b.arg, c.arg], &params)

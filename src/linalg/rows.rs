@@ -32,6 +32,11 @@ impl<'a, T: Element> Rows<'a, T> {
         Ok(Self::new(tensor, 0..rows))
     }
 
+    /// Takes some of the rows, counted from the first of them.
+    pub(super) fn part(&self, rows: Range<u64>) -> Self {
+        Self::new(self.tensor, self.first + rows.start..self.first + rows.end)
+    }
+
     /// Returns the number of elements of a row.
     pub(super) fn cols(&self) -> u64 {
         self.tensor.shape()[1]

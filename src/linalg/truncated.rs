@@ -14,7 +14,7 @@ use super::{
     svd::{Exact, exact},
     svd_plan::{Products, SvdPlan},
 };
-use crate::{Real, Result, Run, Tensor, extent::blocks};
+use crate::{Real, Result, Run, Tensor};
 
 const OP: &str = "truncated_svd";
 
@@ -170,9 +170,7 @@ fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: SvdPlan, run: &Run) -> Resu
 /// Returns `aᵀ b`, added up over canonical blocks of rows.
 fn product_tn<R: Real>(a: &Tensor<R>, b: &Tensor<R>) -> Result<Tensor<R>> {
     let ([m, n], [_, l]) = (a.matrix(OP)?, b.matrix(OP)?);
-    let mut sum = InnerSum::<R>::new(OP, a.device(), [n, l], false, DEPTH)?;
-    a.device().in_a_row(|| {
-        blocks(m, BLOCK).try_for_each(|rows| sum.add(Rows::new(a, rows.clone()), Rows::new(b, rows)))
-    })?;
+    let mut sum = InnerSum::<R>::new(OP, a.device(), [n, l], false, [DEPTH, BLOCK, m])?;
+    a.device().in_a_row(|| sum.add(Rows::new(a, 0..m), Rows::new(b, 0..m)))?;
     sum.into_tensor()
 }

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     Budget, ChunkedArray, Device, Error, Needs, Real, Result, Run, StoredType, Tensor,
-    extent::blocks,
     linalg::{
         LinearMap, Matrix, Pass, RowSink,
         gram::InnerSum,
@@ -58,7 +57,7 @@ pub struct StoredMatrix {
     plan: Plan,
     device: Device,
     shape: [u64; 2],
-    /// The number of rows of a block.
+    /// The number of rows of the longest block.
     block: u64,
     /// True if elements and products are in f64.
     is_wide: bool,
@@ -127,6 +126,7 @@ impl StoredMatrix {
             (Plan::of_rows(arrays, every_row, None, convert, block)?, [rows, columns], block)
         };
         let (plan, device, slots) = (plan.reading_in_place(), device.clone(), Slots::default());
+        let block = block.min(shape[0]);
         Ok(Self { plan, device, shape, block, is_wide, is_transposed, slots, stats: Mutex::default() })
     }
 
@@ -216,7 +216,7 @@ impl StoredMatrix {
         pass: &Pass<'_>,
         each: &mut EachBlock<'_, R>,
     ) -> Result<InnerSum<R>> {
-        let mut sum = map_tensor::normal_sum(OP, x)?;
+        let mut sum = map_tensor::normal_sum(OP, x, self.block)?;
         self.each(x.shape()[0], pass, &mut |first, a: &Tensor<R>| {
             map_tensor::add_normal(OP, a, x, &mut sum, &mut |rows, y| {
                 each(first + rows.start..first + rows.end, y)
@@ -250,7 +250,16 @@ impl StoredMatrix {
     /// Returns the least memory of [`gram`](Self::gram), and of the two matrices on the host that its end takes.
     pub(super) fn gram_needs(&self) -> Needs {
         let n = self.shape[1];
-        self.needs(0) + (Needs::device(16) + Needs::host(24)) * n.saturating_mul(n)
+        let sum = self.sum_needs([n, n], [DEPTH, BLOCK, self.block]);
+        self.needs(0) + sum + (Needs::device(8) + Needs::host(24)) * n.saturating_mul(n)
+    }
+
+    /// Returns the memory of a sum over blocks of rows.
+    fn sum_needs(&self, shape: [u64; 2], rule: [u64; 3]) -> Needs {
+        match self.is_wide {
+            true => InnerSum::<f64>::needs(&self.device, shape, rule),
+            false => InnerSum::<f32>::needs(&self.device, shape, rule),
+        }
     }
 
     /// Returns `AᵀA`, in one pass.
@@ -260,12 +269,10 @@ impl StoredMatrix {
 
     fn gram_of<R: Real>(&self, pass: &Pass<'_>) -> Result<Matrix> {
         let n = self.shape[1];
-        let mut sum = InnerSum::<R>::new(OP, &self.device, [n, n], true, DEPTH)?;
+        let mut sum = InnerSum::<R>::new(OP, &self.device, [n, n], true, [DEPTH, BLOCK, self.block])?;
         self.each::<R>(0, pass, &mut |_, a| {
-            blocks(a.shape()[0], BLOCK).try_for_each(|rows| {
-                let rows = Rows::new(a, rows);
-                sum.add(rows, rows)
-            })
+            let rows = Rows::new(a, 0..a.shape()[0]);
+            sum.add(rows, rows)
         })?;
         sum.finish()
     }
@@ -308,12 +315,11 @@ impl LinearMap for StoredMatrix {
         };
         let blocks = Needs::host(staged) * 2 + on_device;
         let transposed = Needs::device(if self.is_transposed { staged } else { 0 });
-        // These are X and the rows of A X in the type of products, the sum over blocks, and the rows in f64.
-        let size = if self.is_wide { 8 } else { 4 };
-        let rows = self.block.min(self.shape[0]);
-        let products =
-            Needs::device(size + 16) * self.shape[1] + (Needs::device(size) + Needs::host(8)) * rows;
-        Needs::host(self.plan.largest_need()) + blocks + transposed + products * columns
+        // These are X and Xᵀ and the rows of A X in the type of products, the rows in f64, and the sum over blocks.
+        let (size, n) = (if self.is_wide { 8 } else { 4 }, self.shape[1]);
+        let products = Needs::device(2 * size) * n + (Needs::device(size) + Needs::host(8)) * self.block;
+        let sum = self.sum_needs([columns, n], map_tensor::sum_rule(&self.device, self.block));
+        Needs::host(self.plan.largest_need()) + blocks + transposed + products * columns + sum
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {

@@ -26,13 +26,13 @@ use crate::{
 };
 
 device_tests!(
-    stopped_after_each_pass,
     damaged_products_are_made_again,
     other_jobs_are_refused,
     products_outlive_the_limits;
-    a_restarted_basis,
     stored_matrices,
-    stated_memory,
+    stated_memory;
+    a_restarted_basis,
+    stopped_after_each_pass,
 );
 
 const OPTIONS: SvdOptions = SvdOptions {

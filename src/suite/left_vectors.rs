@@ -17,14 +17,14 @@ use crate::{
 };
 
 device_tests!(
-    kept_is_as_good_as_a_pass,
     blocks_of_any_size_and_order,
-    without_room_there_is_a_pass,
     edge_shapes;
+    of_f64_there_is_a_pass;
+    kept_is_as_good_as_a_pass,
     after_a_restart_there_is_a_pass,
     scales_and_constant_columns,
     signs_take_no_pass,
-    of_f64_there_is_a_pass,
+    without_room_there_is_a_pass,
 );
 
 const STOP: SvdOptions = SvdOptions {

@@ -31,6 +31,7 @@ mod filter_stored;
 #[cfg(feature = "zarr")]
 mod filter_stores;
 mod gather;
+mod inner_sum;
 mod launch;
 mod left_vectors;
 #[cfg(feature = "wgpu")]

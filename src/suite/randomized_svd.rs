@@ -22,14 +22,14 @@ device_tests!(
     bad_products_are_named,
     cancelled_between_blocks,
     progress_counts_up;
-    values_vectors_and_residuals,
-    flat_spectrum_takes_passes,
     power_iterations_count_passes,
     past_the_rank,
-    restarts_reach_the_same,
     least_memory_of_a_stored_matrix,
     wide_types,
-    seeds_agree_and_runs_are_equal,
+    seeds_agree_and_runs_are_equal;
+    restarts_reach_the_same,
+    values_vectors_and_residuals,
+    flat_spectrum_takes_passes,
 );
 
 fn solve(map: &dyn LinearMap, k: usize, options: &SvdOptions) -> RightSvd {

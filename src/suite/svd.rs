@@ -15,13 +15,13 @@ device_tests!(
     signs,
     bad_values_are_named;
     any_condition_number,
-    rank_deficient,
-    truncated_any_condition_number,
+    truncated_any_condition_number;
     truncated_small_values,
-    truncated_to_the_last_digit,
-    truncated_rank_deficient,
     any_scale,
+    truncated_to_the_last_digit,
     constant_matrix,
+    truncated_rank_deficient,
+    rank_deficient,
     two_runs_are_equal,
 );
 

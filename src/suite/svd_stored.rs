@@ -16,17 +16,17 @@ use crate::{
 };
 
 device_tests!(
-    edge_shapes,
     missing_elements,
     bad_arguments_are_named;
-    centred_and_scaled_far_from_zero,
-    every_type,
     tiny_and_huge,
     powers_of_two_change_no_bit,
     memory_and_chunks_change_no_bit,
     least_memory,
     explained_variance,
-    signs_follow_their_rules,
+    signs_follow_their_rules;
+    centred_and_scaled_far_from_zero,
+    every_type,
+    edge_shapes,
 );
 
 const CENTERS: [Center; 4] = [Center::None, Center::Columns, Center::Rows, Center::Both];

@@ -1,0 +1,101 @@
+//! Tests of sums of products. Thin products are computed many at once.
+
+use super::{alone, device_tests};
+use crate::{
+    Device, Element, Tensor,
+    dtype::nearest_f32,
+    extent::blocks,
+    linalg::{Matrix, gram::InnerSum, qr, rows::Rows},
+    random::gaussian,
+};
+
+device_tests! { sums_are_those_of_f64, cuts_change_no_bit; launches_do_not_grow_with_rows }
+
+const DEPTH: u64 = 64;
+const STEP: u64 = 512;
+
+fn values(seed: u64, count: u64, mean: f32) -> Vec<f32> {
+    (0..count).map(|i| mean + nearest_f32(gaussian(seed, i))).collect()
+}
+
+/// Returns the sum of `aᵀ b`, of `cut` rows at a time.
+fn sum<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>, lower: bool, cut: u64) -> Matrix {
+    let ([m, n], [_, l]) = (a.matrix("test").unwrap(), b.matrix("test").unwrap());
+    let mut sum = InnerSum::<f32>::new("test", a.device(), [n, l], lower, [DEPTH, STEP, cut]).unwrap();
+    for rows in blocks(m, cut) {
+        sum.add(Rows::new(a, rows.clone()), Rows::new(b, rows)).unwrap();
+    }
+    sum.finish().unwrap()
+}
+
+/// Extents around the tiles of a product, around the rows of one product, and past the columns of a thin product.
+const EXTENTS: [[u64; 3]; 12] = [
+    [0, 3, 3],
+    [1, 1, 1],
+    [63, 20, 20],
+    [64, 63, 64],
+    [65, 65, 65],
+    [129, 1, 300],
+    [700, 7, 130],
+    [1000, 128, 128],
+    [1030, 129, 129],
+    [200, 0, 4],
+    [2100, 2, 1],
+    [600, 20, 20],
+];
+
+fn sums_are_those_of_f64(device: &Device) {
+    for [m, n, l] in EXTENTS {
+        for mean in [0.0, 1e4] {
+            let (x, y) = (values(1, m * n, mean), values(2, m * l, mean));
+            let a = Tensor::from_slice(device, &x, &[m, n]).unwrap();
+            let b = Tensor::from_slice(device, &y, &[m, l]).unwrap();
+            let check = |sum: &Matrix, y: &[f32], l: u64| {
+                assert_eq!([sum.rows() as u64, sum.cols() as u64], [n, l]);
+                for (i, j) in (0..n).flat_map(|i| (0..l).map(move |j| (i, j))) {
+                    let term =
+                        |row| f64::from(x[(row * n + i) as usize]) * f64::from(y[(row * l + j) as usize]);
+                    let (exact, magnitude) =
+                        (0..m).map(term).fold((0.0, 0.0), |(sum, all), x| (sum + x, all + f64::abs(x)));
+                    let off = (sum.row(i as usize)[j as usize] - exact).abs();
+                    assert!(off <= 2e-6 * magnitude, "{:?}: {off:e} of {magnitude:e} at {i}, {j}", [m, n, l]);
+                }
+            };
+            check(&sum(&a, &b, false, m.max(1)), &y, l);
+            if n == l {
+                check(&sum(&a, &a, true, m.max(1)), &x, n);
+            }
+        }
+    }
+    // Elements of other types are decoded as they are read.
+    let bytes: Vec<u8> = (0..300 * 5).map(|i| (i * 7 % 251) as u8).collect();
+    let a = Tensor::from_slice(device, &bytes, &[300, 5]).unwrap();
+    let ones = Tensor::from_slice(device, &[1.0f32; 300], &[300, 1]).unwrap();
+    let columns = (0..5).map(|j| bytes.iter().skip(j).step_by(5).map(|&x| f64::from(x)).sum::<f64>());
+    assert_eq!(sum(&a, &ones, false, 300).data(), columns.collect::<Vec<_>>());
+}
+
+fn cuts_change_no_bit(device: &Device) {
+    for [m, n, l] in EXTENTS {
+        let a = Tensor::from_slice(device, &values(3, m * n, 0.5), &[m, n]).unwrap();
+        let b = Tensor::from_slice(device, &values(4, m * l, 0.5), &[m, l]).unwrap();
+        let whole = sum(&a, &b, false, 1 << 20);
+        for cut in [STEP, 2 * STEP] {
+            assert_eq!(sum(&a, &b, false, cut), whole, "{:?} by {cut}", [m, n, l]);
+        }
+    }
+}
+
+fn launches_do_not_grow_with_rows(device: &Device) {
+    let (device, _lock) = alone(device);
+    if u64::from(device.limits().groups_per_axis) < 2048 {
+        return;
+    }
+    let launches = [1000u64, 16_000].map(|rows| {
+        let x = Tensor::from_slice(&device, &values(5, rows * 5, 0.0), &[rows, 5]).unwrap();
+        let before = device.traffic();
+        drop(qr(&x).unwrap());
+        (device.traffic() - before).launches
+    });
+    assert!(launches[1] <= launches[0] + 8, "{launches:?}");
+}
