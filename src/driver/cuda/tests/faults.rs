@@ -213,9 +213,6 @@ fn products_are_rounded_to_tf32_only_when_asked() {
 /// Products of the library are cut by rows and columns, where the work of a launch asks for it: those of f64 more often. All bits stay.
 #[test]
 fn products_of_the_library_keep_to_the_work_of_a_launch() {
-    let values: Vec<f64> = words(200 * 130).iter().map(|&word| f64::from(word) / 1e7 - 200.0).collect();
-    let whole = open(35, &DeviceOptions::default());
-    let cut = open(35, &DeviceOptions { work: Some(1 << 20), ..Default::default() });
     fn products<T: Real>(device: &Device, values: &[T]) -> ([Vec<T>; 3], usize) {
         let of = |rows: u64, cols: u64| {
             Tensor::from_slice(device, &values[..(rows * cols) as usize], &[rows, cols]).unwrap()
@@ -230,6 +227,9 @@ fn products_of_the_library_keep_to_the_work_of_a_launch() {
         let calls = |line: &&String| line.starts_with("cublasGemmEx");
         (products, control::log_take(35).iter().filter(calls).count())
     }
+    let values: Vec<f64> = words(200 * 130).iter().map(|&word| f64::from(word) / 1e7 - 200.0).collect();
+    let whole = open(35, &DeviceOptions::default());
+    let cut = open(35, &DeviceOptions { work: Some(1 << 20), ..Default::default() });
     let (expected, calls) = products(&whole, &values);
     assert_eq!((calls, products(&cut, &values)), (3, (expected, 3 * 3 * 4)));
     let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
