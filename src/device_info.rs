@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Error, Result};
+use crate::{DType, Error, Result};
 
 /// The driver that a device runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,6 +113,8 @@ pub struct Limits {
     /// The maximum number of terms (a multiplication and an addition) of a launch if work can be divided freely: low enough that no display
     /// stalls and no watchdog ends the launch.
     pub(crate) work: u64,
+    /// The number of terms in f32 that take as long as a term in f64.
+    pub(crate) f64_cost: u64,
     /// The maximum number of terms that a launch of a product in f32 adds up before it begins another sum: 2^32 - 1 if it adds up all.
     pub(crate) terms: u32,
     /// The maximum number of iterations of all loops of one invocation together. Mesa's software Vulkan ends loops at this number without an
@@ -130,10 +132,26 @@ impl Limits {
     /// The number of terms of a launch on an unknown device: about 50 ms at 340 GFLOP/s.
     pub(crate) const SMALL_WORK: u64 = 1 << 33;
 
+    /// Returns the number of bytes that each of several consecutive launches should touch. For benchmarks.
+    #[doc(hidden)]
+    pub const fn step(&self) -> u64 {
+        self.step
+    }
+
     /// Returns the minimum number of workgroups of a launch if work can be divided freely. For benchmarks.
     #[doc(hidden)]
     pub const fn fill(&self) -> u32 {
         self.fill
+    }
+
+    /// Returns the maximum number of terms of a launch if work can be divided freely and terms are of this type.
+    pub(crate) fn work_of(&self, dtype: DType) -> u64 {
+        if dtype == DType::F64 { (self.work / self.f64_cost).max(1) } else { self.work }
+    }
+
+    /// Returns true if this number of large workgroups fills three quarters of the device. A large workgroup takes the place of four others.
+    pub(crate) fn is_filled_by_large(&self, groups: u64) -> bool {
+        16 * groups >= 3 * u64::from(self.fill)
     }
 
     /// Returns the maximum number of bytes of a tensor that one launch can see, wherever the bytes start: a window begins at the preceding

@@ -51,7 +51,7 @@ pub(crate) enum Piece {
     Headline,
     /// Packed products of which no, few and some codes are missing
     Missing,
-    /// Panels, steps and numbers of workgroups compared
+    /// A pass with the device's own lengths of steps and panels, and with shorter and longer ones
     Switches,
     /// Sums for each pair of columns of codes, as of distances and of relationships
     Pairs,

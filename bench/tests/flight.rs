@@ -181,12 +181,13 @@ fn many_long_logs_leave_an_archive_that_travels() {
     assert!(said.contains("the archive has no logs") && (1..16 << 20).contains(&bundle.archive()), "{said}");
 }
 
-/// The three calls have all pieces, and take less than nine minutes.
+/// The three calls have all pieces. The first takes at most 7 minutes; a loan of 15 minutes, of which the start of a machine takes up to 3, holds
+/// the first two, and another the third.
 #[test]
 fn three_calls_have_all_pieces() {
     let bundle = Bundle::new();
     let script = fs::read_to_string(bundle.folder().join("flight")).expect("the script should be there");
-    let mut pieces = Vec::new();
+    let (mut pieces, mut taken) = (Vec::new(), Vec::new());
     for call in ["first", "second", "third"] {
         let line = script.lines().find_map(|line| line.strip_prefix(&format!("{call}=\"")));
         let entries = line.expect("the call should be there").trim_end_matches('"').split(' ');
@@ -194,9 +195,12 @@ fn three_calls_have_all_pieces() {
             .map(|entry| entry.split_once(':').expect("a piece and its seconds"))
             .map(|(piece, seconds)| (piece, seconds.parse().expect("a number of seconds")))
             .collect();
-        assert!(of_call.iter().map(|(_, seconds)| seconds).sum::<u32>() < 540 - 20, "{call}");
+        // The archive takes some seconds, too.
+        taken.push(20 + of_call.iter().map(|(_, seconds)| seconds).sum::<u32>());
         pieces.extend(of_call.iter().map(|(piece, _)| *piece));
     }
+    let [first, second, third] = taken[..] else { panic!("{taken:?}") };
+    assert!(first <= 7 * 60 && first + second <= 12 * 60 && third <= 10 * 60, "{taken:?}");
     pieces.sort_unstable();
     let mut all = PIECES;
     all.sort_unstable();

@@ -63,6 +63,8 @@ struct Stream {
 struct Event {
     unsigned number;
     bool timed;
+    // True if a thread that waits for it sleeps.
+    bool blocking;
     std::shared_ptr<Stream> stream;
     unsigned long long position = 0;
     std::shared_ptr<std::chrono::steady_clock::time_point> time;

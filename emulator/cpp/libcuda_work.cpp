@@ -237,7 +237,7 @@ extern "C" __attribute__((visibility("default"))) const char* emulator_named(con
 
 API cuEventCreate(Event** handle, unsigned flags) {
     return in_context([&](Guard&, State& state, Context& context) {
-        *handle = new Event{++context.device->events, !(flags & 2), nullptr, 0, nullptr};
+        *handle = new Event{++context.device->events, !(flags & 2), (flags & 1) != 0, nullptr, 0, nullptr};
         state.events.insert(*handle);
         return SUCCESS;
     });
@@ -269,7 +269,7 @@ API cuEventRecordWithFlags(Event* event, void* stream, unsigned) { return cuEven
 
 API cuEventSynchronize(Event* event) {
     return with_event(event, [&](Guard& guard, State&, Context& context) {
-        note(*context.device, Runner::format("cuEventSynchronize e%u", event->number));
+        note(*context.device, Runner::format("cuEventSynchronize e%u%s", event->number, event->blocking ? " blocking" : ""));
         if (event->stream) run_until(guard, event->stream, event->position);
         return SUCCESS;
     });

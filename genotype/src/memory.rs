@@ -93,7 +93,7 @@ impl Memory {
             budget: run.memory.fit(device, Needs::default())?,
             shared: device.shares_host_memory(),
             threads: device.pool()?.current_num_threads() as u64,
-            longest_step: 128 << 20,
+            longest_step: Gram::panel_bytes(device),
         })
     }
 
@@ -406,7 +406,7 @@ pub(super) mod tests {
         assert_eq!([least - 1, least].map(|device| panels(most, device, false)), [long / 2, long]);
         assert_eq!([least - 1, least].map(|device| panels(most + device, 0, true)), [long / 2, long]);
         // Steps are less than a hundredth of a card's memory.
-        let [least, step] = [Residency::LEAST_BYTES, 128 << 20];
+        let [least, step] = [Residency::LEAST_BYTES, long];
         for (host, device, bytes) in
             [(1 << 40, 80 << 30, step), (1 << 40, 1 << 30, 8 << 20), (1 << 20, 80 << 30, least)]
         {

@@ -72,6 +72,7 @@ mod tests {
             processors: 0,
             processor_memory: 0,
             work: Limits::SMALL_WORK,
+            f64_cost: 1,
             terms: u32::MAX,
             iterations: u32::MAX,
             f64: false,

@@ -19,7 +19,8 @@ use crate::{
     tensor::{HostValues, Sent},
 };
 
-/// The maximum number of observations along each side of a block: the sums of one term take 32 MiB.
+/// The maximum number of observations along each side of a block: the sums of one term take 32 MiB, which the host receives and finishes
+/// while the device adds up those of the next block. The block's 1,024 workgroups fill the largest GPUs four times.
 pub(super) const SIDE: u64 = 2048;
 /// The maximum number of observations along each side of a block computed by the host: sums of 8 MiB stay in cache, and its allocator reuses
 /// such buffers.

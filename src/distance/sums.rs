@@ -408,7 +408,8 @@ impl<T: Element> ObservationPairs<'_, T> {
         // A binding limits the number of rows of sums.
         height = height.min(limits.room() / (8 * (columns.end - columns.start).max(1))).max(1);
         // The kernel computes whole tiles and blocks even for few observations.
-        let (tile, block, work) = (u64::from(TILE), BLOCK as u64, limits.work / term.cost());
+        let (tile, block) = (u64::from(TILE), BLOCK as u64);
+        let work = limits.work_of(if x.wide { DType::F64 } else { DType::F32 }) / term.cost();
         width = width.min(columns.end - columns.start).clamp(1, (work / (tile * block)).max(1));
         let tiles = width.next_multiple_of(tile);
         depth = depth.min((work / (tiles * tile)).max(1));

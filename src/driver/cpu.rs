@@ -107,6 +107,7 @@ impl CpuDriver {
             processors: 0,
             processor_memory: 0,
             work: Limits::SMALL_WORK,
+            f64_cost: 1,
             terms: Limits::TERMS,
             iterations: u32::MAX,
             f64: true,

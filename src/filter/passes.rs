@@ -27,8 +27,6 @@ pub(super) const fn shares_words(limits: &Limits, output: DType) -> bool {
     output.size() < 4 && !limits.stores_bytes
 }
 
-/// The maximum number of products of a launch, so that no launch takes long.
-const WORK: u64 = 1 << 35;
 /// The cpu filters an axis together with the axes before it only if a task has at most this number of elements around its outputs along
 /// that axis; a task has 256 outputs or more. The number is lower with two axes before it, since sums along both are repeated.
 const AROUND: u64 = 192;
@@ -36,14 +34,14 @@ const AROUND_OF_THREE: u64 = 64;
 /// The maximum number of times that an invocation goes through the weights of an axis for its adjacent outputs: half of the weights for
 /// all outputs together, and all weights again for each output whose sum is not finite.
 const AGAIN: u64 = MANY + 1;
-/// The number of workgroups that keeps a GPU busy.
-const BUSY: u64 = 1 << 12;
 
 /// A pass over arrays of up to three axes, with several elements at each position.
 pub(super) struct Pass {
     pub(super) outer: u64,
     pub(super) axes: [BoxAxis; 3],
     pub(super) step: u64,
+    /// The type of the sums.
+    real: DType,
     /// The strips; `None` if each output is computed separately.
     pub(super) strip: Option<Strip>,
 }
@@ -117,17 +115,17 @@ impl Pass {
         let within = inner(&axes[step.end..]);
         let plain = |n: u64| BoxAxis::whole(n, None);
         let with_strip = |mut pass: Self| {
-            pass.strip = pass.strip(limits, output, real);
+            pass.strip = pass.strip(limits, output);
             pass
         };
         let is_short = within <= most_step(limits);
         if let [axis] = &axes[step.clone()] {
             let across = [plain(1), plain(1), axis.clone()];
-            let across = Self { outer, axes: across, step: within, strip: None };
+            let across = Self { outer, axes: across, step: within, real, strip: None };
             let across = (has_workgroups(limits) && is_short).then(|| with_strip(across));
             return across.filter(|pass| pass.strip.is_some()).unwrap_or_else(|| {
                 let along = [plain(1), axis.clone(), plain(within)];
-                with_strip(Self { outer, axes: along, step: 1, strip: None })
+                with_strip(Self { outer, axes: along, step: 1, real, strip: None })
             });
         }
         let mut last: Vec<BoxAxis> = axes[step.clone()].to_vec();
@@ -138,13 +136,13 @@ impl Pass {
         let y = last.pop().unwrap_or_else(|| plain(1));
         let z = last.pop().unwrap_or_else(|| plain(1));
         let step = if is_short { within } else { 1 };
-        with_strip(Self { outer, axes: [z, y, x], step, strip: None })
+        with_strip(Self { outer, axes: [z, y, x], step, real, strip: None })
     }
 
     /// Returns the strips of the pass. There are none on the cpu, for sums along z, for very many weights, and if rows of outputs end
     /// within a shared word. There are also none if separate outputs are faster, which depends only on the weights, so that the boxes of
     /// an array use the same passes as the array.
-    fn strip(&self, limits: &Limits, output: DType, real: DType) -> Option<Strip> {
+    fn strip(&self, limits: &Limits, output: DType) -> Option<Strip> {
         let [z, _, x] = &self.axes;
         let line = x.m * self.step;
         let shares_words = shares_words(limits, output);
@@ -153,7 +151,7 @@ impl Pass {
         if !has_workgroups(limits) || z.taps.is_some() || !is_whole || !has_room {
             return None;
         }
-        let room = room(real == DType::F64, limits.workgroup_memory).into();
+        let room = room(self.real == DType::F64, limits.workgroup_memory).into();
         let of_any = self.largest_strip(room, shares_words, 1 << 40)?;
         let is_wide = x.taps.is_none() || 2 * of_any.width >= of_any.columns;
         let is_worth = is_wide && of_any.outputs() >= LEAST;
@@ -225,7 +223,7 @@ impl Pass {
         };
         let others = arrays * line.div_ceil(strip.width);
         // The grids of tests are small, which makes the runs long.
-        let busy = BUSY.min(limits.groups_per_axis.into());
+        let busy = (4 * u64::from(limits.fill)).min(limits.groups_per_axis.into());
         let wanted = rows.div_ceil(busy.div_ceil(others.max(1)));
         let most = u64::from(limits.iterations) / self.iterations() * strip.rows;
         let run = wanted.next_multiple_of(strip.rows).min(most).max(strip.rows);
@@ -247,7 +245,8 @@ impl Pass {
         let (Some(read), Some(written)) = (read, written) else { return false };
         let taps: u64 = self.axes.iter().map(BoxAxis::weights).sum();
         read.max(written) <= limits.room()
-            && (written / sizes[1]).saturating_mul(taps) <= WORK.max(taps.saturating_mul(1 << 20))
+            && (written / sizes[1]).saturating_mul(taps)
+                <= limits.work_of(self.real).max(taps.saturating_mul(1 << 20))
             && self.groups(arrays, outputs, sizes[1], limits)[0]
                 <= u64::from(limits.groups_per_axis).saturating_pow(2)
     }

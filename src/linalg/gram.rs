@@ -344,8 +344,8 @@ const DEPTH: u64 = 64;
 
 /// Returns `xᵀ x` for x (m, n): for f32 to about 1e-6 of |x|ᵀ|x|, for f64 in f64. Waits.
 ///
-/// For f32, sums over 64 rows are in f32, and for many columns so are sums of these up to 256 to 1,024 rows; a [`BlockSum`] adds up the
-/// results.
+/// For f32, sums over 64 rows are in f32, and for many columns so are sums of these up to 512 or 1,024 rows, a number that depends on the
+/// shape alone; a [`BlockSum`] adds up the results.
 pub(crate) fn gram<R: Real>(x: &Tensor<R>) -> Result<Matrix> {
     let ([m, n], device) = (x.matrix("gram")?, x.device());
     let step = if R::DTYPE.is_wide() { u64::MAX } else { n.min(2048).next_power_of_two().max(512) / 2 };

@@ -18,7 +18,7 @@ use crate::{
     tensor::Pending,
 };
 
-/// The number of rows of one canonical block.
+/// The number of rows of one canonical block, the same on every device, since results depend on it.
 pub(crate) const BLOCK: u64 = 1024;
 /// The maximum number of terms of one sum in f32. Singular values of constant columns are then right to 5e-6.
 pub(crate) const DEPTH: u64 = 256;

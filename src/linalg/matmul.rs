@@ -9,9 +9,6 @@ use crate::{
     kernels::matmul::{LARGE_TILE, LARGE_TILE_MEMORY, MATMUL, MATMUL_F64, Params, TILE, spec},
 };
 
-/// The number of elements of c from which there are enough large tiles for the largest GPUs (256 tiles).
-const LARGE_PRODUCT: u64 = 1 << 22;
-
 /// The choice of operands that are stored transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -170,12 +167,40 @@ pub(crate) struct Product<'a, A: Element, B: Element> {
     pub(crate) depth: u64,
 }
 
+/// Returns the number of elements of a row of c.
+fn row_len<R: Real>(c: &Tensor<R>) -> u64 {
+    c.shape().last().copied().unwrap_or_default()
+}
+
 /// The maximum number of rows, columns and terms of one launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Panel {
     m: u64,
     n: u64,
     k: u64,
+}
+
+impl Panel {
+    /// Returns the panel with fewer rows, or also fewer columns, in whole tiles, so that it has at most `work` terms. It has at least one tile.
+    /// Sums keep their terms, since results depend on these.
+    fn within(self, work: u64, tile: u64) -> Self {
+        let most = |extent: u64, across: u64| {
+            let fits = work / (across * self.k);
+            if extent <= fits { extent } else { extent.min((fits / tile).max(1) * tile) }
+        };
+        let n = most(self.n, tile);
+        Self { m: most(self.m, n), n, ..self }
+    }
+
+    /// Returns the panels of a product of these extents, and the first row, column and term of each. Terms come in order.
+    fn of(self, [m, n, k]: [u64; 3]) -> impl Iterator<Item = ([u64; 3], Self)> {
+        let starts = |extent: u64, step: u64| (0..extent).step_by(to_usize(step));
+        let rows = starts(m, self.m).flat_map(move |m0| starts(n, self.n).map(move |n0| [m0, n0]));
+        rows.flat_map(move |[m0, n0]| starts(k, self.k).map(move |k0| [m0, n0, k0])).map(move |first| {
+            let [m0, n0, k0] = first;
+            (first, Self { m: self.m.min(m - m0), n: self.n.min(n - n0), k: self.k.min(k - k0) })
+        })
+    }
 }
 
 impl<A: Element, B: Element> Product<'_, A, B> {
@@ -204,7 +229,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             return result;
         }
         let limits = self.a.tensor.device().limits();
-        let large = Self::of_f32() && m.min(n) >= LARGE_TILE.into() && m * n >= LARGE_PRODUCT;
+        let [rows, columns] = [m, n].map(|extent| extent / u64::from(LARGE_TILE));
+        let large = Self::of_f32() && limits.is_filled_by_large(rows * columns);
         let tile = match large && limits.workgroup_memory >= LARGE_TILE_MEMORY {
             true => LARGE_TILE,
             false => TILE,
@@ -217,17 +243,8 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         if k == 0 {
             return if self.accumulate { Ok(()) } else { c.device().driver().clear(c.whole()) };
         }
-        let panel = self.panel(tile, [m, n, k], R::DTYPE.size(), self.a.tensor.device().limits())?;
-        for m0 in (0..m).step_by(to_usize(panel.m)) {
-            for n0 in (0..n).step_by(to_usize(panel.n)) {
-                for k0 in (0..k).step_by(to_usize(panel.k)) {
-                    let extent =
-                        Panel { m: panel.m.min(m - m0), n: panel.n.min(n - n0), k: panel.k.min(k - k0) };
-                    self.launch(tile, [m0, n0, k0], extent, None, c)?;
-                }
-            }
-        }
-        Ok(())
+        let panel = self.panel(tile, [m, n, k], R::DTYPE, self.a.tensor.device().limits())?;
+        panel.of([m, n, k]).try_for_each(|(first, extent)| self.launch(tile, first, extent, None, c))
     }
 
     /// Computes the products `aᵀ b` of parts of the operands: of `depth` rows each, and of the remaining rows. `c` is (parts, m, n) for at
@@ -250,9 +267,11 @@ impl<A: Element, B: Element> Product<'_, A, B> {
 
     /// Computes the product with the vendor's library, in sums of at most `depth` terms.
     fn vendor<R: Real>(&self, [m, n, k]: [u64; 3], c: &mut Tensor<R>) -> Option<Result<()>> {
-        let starts = (0..k).step_by(to_usize(self.depth.min(k)));
-        let calls: Option<Vec<_>> = starts.map(|k0| self.vendor_call([m, n, k], k0, c)).collect();
         let device = self.a.tensor.device();
+        let panel = Panel { m, n, k: self.depth.min(k) };
+        let panel = panel.within(device.limits().work_of(R::DTYPE), TILE.into());
+        let calls: Option<Vec<_>> =
+            panel.of([m, n, k]).map(|(first, extent)| self.vendor_call(first, extent, c)).collect();
         for (i, call) in calls?.iter().enumerate() {
             if let Err(cancelled) = device.check() {
                 return Some(Err(cancelled));
@@ -275,30 +294,33 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         Some(Ok(()))
     }
 
-    /// Returns the part of the product whose terms begin at `k0`.
+    /// Returns a panel of the product, given its first row, column and term.
     fn vendor_call<'c, R: Real>(
         &'c self,
-        [m, n, k]: [u64; 3],
-        k0: u64,
+        [m0, n0, k0]: [u64; 3],
+        panel: Panel,
         c: &'c Tensor<R>,
     ) -> Option<GemmCall<'c>> {
         let small = |extent: u64| u32::try_from(extent).ok();
-        // The number of elements before the part's first row or column.
-        let a_start = k0 * if self.op == Op::Tn { self.a.cols() } else { 1 };
-        let b_start = k0 * if self.op == Op::Nt { 1 } else { self.b.cols() };
+        // The number of elements of each operand before the panel.
+        let (a_cols, b_cols, ldc) = (self.a.cols(), self.b.cols(), row_len(c));
+        let a_start = if self.op == Op::Tn { k0 * a_cols + m0 } else { m0 * a_cols + k0 };
+        let b_start = if self.op == Op::Nt { n0 * b_cols + k0 } else { k0 * b_cols + n0 };
+        let [c_start, c_end] = [m0 * ldc + n0, (m0 + panel.m - 1) * ldc + n0 + panel.n];
+        let c_bytes = R::DTYPE.size() * (c_end - c_start);
         Some(GemmCall {
-            m: small(m)?,
-            n: small(n)?,
-            k: small(self.depth.min(k - k0))?,
-            a: (A::DTYPE, self.a.bytes_from(a_start)?, small(self.a.cols())?),
-            b: (B::DTYPE, self.b.bytes_from(b_start)?, small(self.b.cols())?),
-            c: (c.whole(), small(n)?),
+            m: small(panel.m)?,
+            n: small(panel.n)?,
+            k: small(panel.k)?,
+            a: (A::DTYPE, self.a.bytes_from(a_start)?, small(a_cols)?),
+            b: (B::DTYPE, self.b.bytes_from(b_start)?, small(b_cols)?),
+            c: (c.slice(R::DTYPE.size() * c_start, c_bytes), small(ldc)?),
             transpose: [self.op == Op::Tn, self.op == Op::Nt],
             accumulate: self.accumulate || k0 > 0,
         })
     }
 
-    fn panel(&self, tile: u32, [m, n, k]: [u64; 3], c_size: u64, limits: &Limits) -> Result<Panel> {
+    fn panel(&self, tile: u32, [m, n, k]: [u64; 3], real: DType, limits: &Limits) -> Result<Panel> {
         let rows = |width: u64, size: u64| {
             let row = (width * size).max(1);
             let max = limits.room();
@@ -310,20 +332,20 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         };
         let a_rows = rows(self.a.cols(), A::DTYPE.size())?;
         let b_rows = rows(self.b.cols(), B::DTYPE.size())?;
-        let c_rows = rows(n, c_size)?;
+        let c_rows = rows(n, real.size())?;
         let axis = u64::from(limits.groups_per_axis).saturating_mul(tile.into());
         // The shader takes fewer than 2 iterations per term.
         let deepest = u64::from(limits.iterations / 2) & !63;
         let (mut panel_m, mut panel_n) = (c_rows.min(axis), n.min(axis));
-        let keeps_depth = c_size == DType::F32.size() && u64::from(limits.terms) <= self.depth;
+        let keeps_depth = real == DType::F32 && u64::from(limits.terms) <= self.depth;
         let mut panel_k = k.min(if keeps_depth { u64::MAX } else { self.depth }).min(deepest);
         match self.op {
             Op::Nn => (panel_m, panel_k) = (panel_m.min(a_rows), panel_k.min(b_rows)),
             Op::Tn => panel_k = panel_k.min(a_rows).min(b_rows),
             Op::Nt => (panel_m, panel_n) = (panel_m.min(a_rows), panel_n.min(b_rows)),
         }
-        let by_work = (limits.work / (panel_n * panel_k)).next_multiple_of(tile.into()).max(tile.into());
-        Ok(Panel { m: panel_m.min(by_work).min(m), n: panel_n, k: panel_k })
+        let panel = Panel { m: panel_m.min(m), n: panel_n, k: panel_k };
+        Ok(panel.within(limits.work_of(real), tile.into()))
     }
 
     /// Computes a panel of the product, or with `part` a product for each `part` terms.
@@ -335,7 +357,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         part: Option<u64>,
         c: &mut Tensor<R>,
     ) -> Result<()> {
-        let ldc = *c.shape().last().expect("a product should have axes");
+        let ldc = row_len(c);
         // The rows of the stored operand that the panel reads, and the first column that it reads of these rows.
         let (a_rows, a_col) = if self.op == Op::Tn { (k0..k0 + panel.k, m0) } else { (m0..m0 + panel.m, k0) };
         let (b_rows, b_col) = if self.op == Op::Nt { (n0..n0 + panel.n, k0) } else { (k0..k0 + panel.k, n0) };

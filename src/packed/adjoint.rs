@@ -12,8 +12,6 @@ use crate::{
     kernels::packed_adjoint::{LARGE_TILE, PACKED_ADJOINT, PART_COLUMNS, Params, TILE, at_once, spec},
 };
 
-/// With this many words in all rows, large tiles fill the largest processors: 256 workgroups of the fewest rows.
-const LARGE_WORDS: u64 = 256 * LEAST_DEPTH * LARGE_TILE as u64;
 /// The minimum number of rows of a workgroup, so that adding up its sums costs little compared to the products.
 pub(super) const LEAST_DEPTH: u64 = 512;
 
@@ -21,8 +19,10 @@ pub(super) const LEAST_DEPTH: u64 = 512;
 const LEAST_SUMS: usize = 1 << 14;
 
 /// Returns the number of words of a row that a workgroup takes, for `words` words of `rows` rows.
-fn tile(words: u64, rows: u64) -> u32 {
-    let large = words.saturating_mul(rows) >= LARGE_WORDS && words >= LARGE_TILE.into();
+fn tile(limits: &Limits, words: u64, rows: u64) -> u32 {
+    // The number of workgroups of the fewest rows.
+    let groups = words.saturating_mul(rows) / (LEAST_DEPTH * u64::from(LARGE_TILE));
+    let large = words >= LARGE_TILE.into() && limits.is_filled_by_large(groups);
     if large { LARGE_TILE } else { TILE }
 }
 
@@ -54,8 +54,8 @@ pub(super) fn splits(limits: &Limits, tile: u32, missing: bool, [rows, tiles]: [
 
 /// Returns the program that [`packed_adjoint`] launches for `rows` rows without a missing code. `words` words of each row have sums, and
 /// weights have `limb_count` limbs.
-pub(crate) fn program(words: u64, rows: u64, limb_count: u64) -> Program {
-    Program::new(&PACKED_ADJOINT, &spec(tile(words, rows), false, limb_count))
+pub(crate) fn program(device: &Device, words: u64, rows: u64, limb_count: u64) -> Program {
+    Program::new(&PACKED_ADJOINT, &spec(tile(device.limits(), words, rows), false, limb_count))
 }
 
 /// Integer sums on a device, for the entries of a row from word `first` on.
@@ -168,7 +168,7 @@ pub(crate) fn packed_adjoint<'a>(
     sums: &mut ColumnSums,
 ) -> Result<()> {
     let words = super::row_words(sums.words.shape()[0]);
-    let tile = tile(words, rows.range.1 - rows.range.0);
+    let tile = tile(rows.device().limits(), words, rows.range.1 - rows.range.0);
     adjoint_in_tiles(tile, rows, weights.into(), sums)
 }
 

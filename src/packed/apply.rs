@@ -13,11 +13,10 @@ use crate::{
     kernels::packed_apply::{LARGE_TILE, PACKED_APPLY, Params, TILE, spec},
 };
 
-/// Returns the number of rows of a workgroup that is fastest for `rows` rows. The number is large if small workgroups would fill at least
-/// three quarters of the device, the least that [`RowBatches`](super::row_batches::RowBatches) make of many rows.
+/// Returns the number of rows of a workgroup that is fastest for `rows` rows. The number is large if these rows fill three quarters of the
+/// device, the least that [`RowBatches`](super::row_batches::RowBatches) make of many rows.
 fn tile(device: &Device, rows: u64) -> u32 {
-    let small = rows / u64::from(TILE);
-    if 4 * small >= 3 * u64::from(device.limits().fill) { LARGE_TILE } else { TILE }
+    if device.limits().is_filled_by_large(rows / u64::from(LARGE_TILE)) { LARGE_TILE } else { TILE }
 }
 
 /// Returns the program that [`packed_weights`] launches for `rows` rows without a missing code.

@@ -9,7 +9,7 @@
 use rayon::prelude::*;
 
 use super::{
-    IntegerSums,
+    IntegerSums, PANEL,
     operand::{LIMBS, max_of},
     pair_products::{Kind, Multiples, PairProducts, RowTerms, exponent, power_of_two},
 };
@@ -105,7 +105,8 @@ impl Gram {
     /// Returns the bytes of a panel whose rows of one kind fill the device. Longer panels are no faster.
     pub fn panel_bytes(device: &Device) -> u64 {
         let step = device.limits().step;
-        step.max((2 * step).min(128 << 20))
+        // A panel may have rows of two kinds.
+        (2 * step).min(step.max(PANEL))
     }
 
     /// Returns the memory in addition to a panel of `rows` rows: on the device the sums, and on the host the result and the buffer through

@@ -105,8 +105,7 @@ impl PackedMatrix {
     ///
     /// # Errors
     /// As [`random`](Self::random).
-    #[doc(hidden)]
-    pub fn random_in_panels(
+    pub(crate) fn random_in_panels(
         device: &Device,
         rows: u64,
         columns: u64,

@@ -114,11 +114,14 @@ fn check_sums(expected: (usize, f64), got: (usize, f64)) -> Result<()> {
     if expected == got { Ok(()) } else { Err(Error::shape("sums", words(expected), words(got))) }
 }
 
+/// The bytes of a panel of which a matrix has so few that the tables and allocations of its panels cost little on any device.
+const PANEL: u64 = 256 << 20;
+
 /// Returns about the number of bytes of a panel that stays on a device, for rows of `entries` entries. Such a panel fills the device in few
 /// launches and in whole waves of workgroups. It has 256 MiB, or up to 3 GiB on a large CUDA device.
 pub fn panel_bytes(device: &Device, entries: u64) -> u64 {
     let limits = device.limits();
-    let bytes = limits.step.max(256 << 20).min(limits.buffer / 2);
+    let bytes = limits.step.max(PANEL).min(limits.buffer / 2);
     let wave = 4 * row_words(entries) * row_batches::wave(limits);
     if bytes < wave { bytes } else { bytes - bytes % wave.max(1) }
 }

@@ -224,7 +224,7 @@ impl PairProducts {
         let rows = batches(device, columns, 1, limb_count).longest(rows);
         // The first and the last group are enough, since each group between them launches the program of one of the two.
         let groups = [columns, columns.min(COLUMNS)].map(row_words);
-        let [first, last] = groups.map(|words| adjoint::program(words, rows, limb_count));
+        let [first, last] = groups.map(|words| adjoint::program(device, words, rows, limb_count));
         vec![
             first,
             last,
@@ -388,8 +388,8 @@ pub(crate) fn power_of_two(power: i32) -> f64 {
 const BIAS: i32 = 1023;
 
 /// Returns the maximum number of columns of a group, for `columns` columns in all. The more columns a large device computes at once, the
-/// fewer workgroups share the rows of a sum and add to it. Sums of columns with earlier columns of the same group are not wanted, so a group
-/// has at most a 32nd of the columns.
+/// fewer workgroups share the rows of a sum and add to it: a vector of columns for each 128 workgroups that fill the device, up to eight. Sums
+/// of columns with earlier columns of the same group are not wanted, so a group has at most a 32nd of the columns.
 fn group_columns(device: &Device, columns: u64) -> u64 {
     let limits = device.limits();
     let large = u64::from(limits.fill) / (128 * device.at_once() as u64).max(1);

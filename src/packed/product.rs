@@ -136,7 +136,7 @@ impl PackedProduct {
         let of_panels = of_groups.flat_map(|batches| panels.map(|rows| batches.split((0, rows)))).flatten();
         let rows: Vec<u64> = of_panels.map(|(first, end)| end - first).collect();
         let weights = rows.iter().map(|&rows| apply::program_of_weights(device, rows));
-        let adjoint = rows.iter().map(|&rows| adjoint::program(words, rows, LIMBS));
+        let adjoint = rows.iter().map(|&rows| adjoint::program(device, words, rows, LIMBS));
         Ok(weights.chain(adjoint).chain([recode::program()]).collect())
     }
 

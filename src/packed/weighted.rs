@@ -91,7 +91,7 @@ impl WeightedSums {
         let words = row_words(entries);
         let program = |group: Range<usize>| {
             let rows = batches(device, words, width(1, group.len())).longest(rows);
-            adjoint::program(words, rows, LIMBS as u64)
+            adjoint::program(device, words, rows, LIMBS as u64)
         };
         groups(columns).map(program).chain([recode::program()]).collect()
     }
@@ -198,8 +198,8 @@ fn width(sets: usize, columns: usize) -> usize {
     sets * to_usize(operand::row_limbs(LIMBS as u64, (HALVES * columns) as u64))
 }
 
-/// Returns the batches of rows of `words` words, with `weights` bytes of weights for each row. Batches are short, since the host makes the
-/// weights.
+/// Returns the batches of rows of `words` words, with `weights` bytes of weights for each row. Batches are short on any device,
+/// since the host makes their weights while the device multiplies those before.
 fn batches(device: &Device, words: u64, weights: usize) -> RowBatches {
     let limits = device.limits();
     let short = Limits { step: limits.step.min(64 << 20), ..limits.clone() };

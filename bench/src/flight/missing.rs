@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The numbers of rows, all powers of ten: a time can be scaled to the headline.
-pub(super) const ROWS: [u64; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
+const ROWS: [u64; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
 /// The number of distinct random rows, which panels repeat.
 const DRAWN: u64 = 256;
 

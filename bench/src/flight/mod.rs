@@ -41,7 +41,7 @@ const fn decides(piece: Piece) -> &'static str {
             "Rows with a few missing codes should cost at most 1.2 times those with none; else these few need sums of their own."
         }
         Piece::Switches => {
-            "The library's own lengths come first. A cut that is faster by 3 % or more is to be its own, in driver/cuda/tuning.rs."
+            "The device's own lengths come first. If others are faster by 3 % or more, they are to be its own, in driver/cuda/tuning.rs."
         }
         Piece::Pairs => {
             "On an H100 10,000,000 rows of 20,000 should take 3.0 s for distances (scripts/cuda-plan); else in proportion to the best rate of \

@@ -132,8 +132,7 @@ impl Gpu {
         let alone = self.trail.alone();
         let enqueued = self.trail.enqueue(launch, || self.timed(&self.compute, asked, enqueue))?;
         if alone.is_some() {
-            self.check(self.compute.synchronize())?;
-            self.trail.ended(self.trail.launched());
+            self.wait_until(&self.mark()?)?;
         }
         Ok(enqueued)
     }
@@ -222,12 +221,10 @@ impl Gpu {
     /// Blocks the host until everything enqueued on both streams has ended.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.enter()?;
-        let launches = self.trail.launched();
-        self.check(self.copy.synchronize())?;
-        self.check(self.compute.synchronize())?;
-        self.trail.ended(launches);
-        self.times.collect();
-        Ok(())
+        // A wait for a stream would spin whatever the number of cores.
+        let (copied, here) = (self.event(&self.copy)?, self.mark()?);
+        self.wait(&copied)?;
+        self.wait_until(&here)
     }
 }
 
@@ -289,4 +286,15 @@ fn fatal(code: sys::CUresult) -> Option<&'static str> {
         | C::CUDA_ERROR_UNKNOWN => "the driver gave it up",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_sleep_where_cores_are_few() {
+        let sleeps = |cores| event_flags(cores) == sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC;
+        assert_eq!([1, 2, 4, 5, 16, 224].map(sleeps), [true, true, true, false, false, false]);
+    }
 }

@@ -309,7 +309,10 @@ impl Device {
         let name = || result::device::get_name(self.handle).unwrap_or_else(|_| "this GPU".into());
         let (major, minor) = self.capability()?;
         if (major, minor) < LEAST_CAPABILITY {
-            return Err(format!("{}: compute capability {major}.{minor}, and kernels need 7.5", name()));
+            return Err(format!(
+                "{}: compute capability {major}.{minor}, and kernels need 7.5, the oldest that NVIDIA's compiler 13 knows",
+                name()
+            ));
         }
         if self.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
             return Err(format!("{}: it has no memory pools", name()));

@@ -1,4 +1,7 @@
-//! The sizes of launches, chosen by the properties of a device. All are set in this file.
+//! The lengths of launches that depend on the card: parts of its [`Limits`], from which operations take the lengths of their launches.
+//!
+//! All lengths that depend on the card are set in this file. Other lengths define a result, or belong to a kernel, to a driver's copies or to
+//! the host, and stand where they are used.
 
 #[cfg(test)]
 mod plan;
@@ -36,6 +39,7 @@ pub(super) const LEAST_LIMITS: Limits = Limits {
     processors: 0,
     processor_memory: 0,
     work: Limits::SMALL_WORK,
+    f64_cost: 64,
     terms: u32::MAX,
     iterations: u32::MAX,
     f64: true,
@@ -53,6 +57,7 @@ impl Card {
             // Some multiprocessors from 8.0 on have no more than 100 KiB.
             processor_memory: if self.capability < (8, 0) { 64 << 10 } else { 100 << 10 },
             work: self.work(),
+            f64_cost: self.f64_cost(),
             ..LEAST_LIMITS
         }
     }
@@ -67,5 +72,15 @@ impl Card {
         let lanes = if matches!(self.capability, (7, 5) | (8, 0)) { 64 } else { 128 };
         let rate = u64::from(self.multiprocessors) * lanes * u64::from(self.kilohertz) * 1000;
         (rate / 10).max(Limits::SMALL_WORK)
+    }
+
+    /// Returns the lanes of f32 for each lane of f64, by the table of arithmetic instructions in NVIDIA's programming guide. Cards that it did
+    /// not have count as the slowest.
+    const fn f64_cost(self) -> u64 {
+        match self.capability {
+            (8 | 9 | 10, 0) => 2,
+            (7, 5) => 32,
+            _ => LEAST_LIMITS.f64_cost,
+        }
     }
 }

@@ -292,6 +292,7 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         processors: 0,
         processor_memory: 0,
         work: Limits::SMALL_WORK,
+        f64_cost: 1,
         terms: u32::MAX,
         // wgpu does not report which devices need this limit, and an additional launch costs other devices little.
         iterations: 65_535,

@@ -5,7 +5,7 @@ use cudarc::driver::{CudaContext, result, sys};
 
 use super::{control, device, open};
 use crate::{
-    Device, DeviceOptions, Error, Tensor, Timeline,
+    Device, DeviceOptions, Error, Real, Tensor, Timeline,
     kernel::{Access, Binding, Grid, Kernel},
     linalg,
     random::philox,
@@ -208,4 +208,31 @@ fn products_are_rounded_to_tf32_only_when_asked() {
     let error = |c: &[f32]| c.iter().zip(&own).map(|(x, y)| (x - y).abs() / y).fold(0.0, f32::max);
     assert!(error(&exact) < 1e-6, "{}", error(&exact));
     assert!(error(&rounded) > 1e-5 && error(&rounded) < 1e-2, "{}", error(&rounded));
+}
+
+/// Products of the library are cut by rows and columns, where the work of a launch asks for it: those of f64 more often. All bits stay.
+#[test]
+fn products_of_the_library_keep_to_the_work_of_a_launch() {
+    fn products<T: Real>(device: &Device, values: &[T]) -> ([Vec<T>; 3], usize) {
+        let of = |rows: u64, cols: u64| {
+            Tensor::from_slice(device, &values[..(rows * cols) as usize], &[rows, cols]).unwrap()
+        };
+        control::log_start(35);
+        let products = [
+            linalg::matmul(&of(200, 90), &of(90, 130)),
+            linalg::matmul_tn(&of(90, 200), &of(90, 130)),
+            linalg::matmul_nt(&of(200, 90), &of(130, 90)),
+        ];
+        let products = products.map(|product| product.unwrap().cast::<T>().read().unwrap());
+        let calls = |line: &&String| line.starts_with("cublasGemmEx");
+        (products, control::log_take(35).iter().filter(calls).count())
+    }
+    let values: Vec<f64> = words(200 * 130).iter().map(|&word| f64::from(word) / 1e7 - 200.0).collect();
+    let whole = open(35, &DeviceOptions::default());
+    let cut = open(35, &DeviceOptions { work: Some(1 << 20), ..Default::default() });
+    let (expected, calls) = products(&whole, &values);
+    assert_eq!((calls, products(&cut, &values)), (3, (expected, 3 * 3 * 4)));
+    let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+    let (expected, calls) = products(&whole, &values);
+    assert_eq!((calls, products(&cut, &values)), (3, (expected, 3 * 4)));
 }

@@ -60,6 +60,22 @@ fn an_upload_into_used_memory_waits_for_its_uses() {
     assert_eq!(first.wait().unwrap()[0].sum, 1000.0);
 }
 
+/// Waits, and copies to the host, are for events that let threads sleep where cores are few.
+#[test]
+fn waits_are_for_events() {
+    let device = device(16);
+    let x = Tensor::from_slice(&device, &[1.0f32; 1000], &[1, 1000]).unwrap();
+    control::log_start(16);
+    device.synchronize().unwrap();
+    x.read().unwrap();
+    let log = control::log_take(16);
+    let waits: Vec<_> = log.iter().filter(|line| line.starts_with("cuEventSynchronize")).collect();
+    let are_few = std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 4);
+    // A wait is for both streams.
+    assert!(waits.len() >= 3 && waits.iter().all(|wait| wait.ends_with("blocking") == are_few), "{log:#?}");
+    assert!(!log.iter().any(|line| line.starts_with("cuStreamSynchronize")), "{log:#?}");
+}
+
 #[test]
 fn large_copies_are_shared_by_threads_and_keep_their_place() {
     // Both copies have nine pieces of 4 MiB and a smaller one.

@@ -9,15 +9,15 @@ use std::{
 
 use super::Card;
 use crate::{
-    Backend, Device, DeviceInfo, DeviceKind, DeviceOptions, Limits, Result, Run, Tensor, Timeline,
+    Backend, Device, DeviceInfo, DeviceKind, DeviceOptions, Limits, Result, Run, Status, Tensor, Timeline,
     distance::{Metric, Options, pairwise},
     driver::{ArgSlice, Caller, Download, Driver, Fence, Memory, Slice, Staging, cpu::CpuDriver},
     extent::to_usize,
     filter::{GaussianOptions, gaussian},
     kernel::{Grid, KernelDef, Spec},
     kernels::{packed_adjoint, packed_apply},
-    linalg::{Matrix, gram_lower, matmul},
-    packed::{Gram, GramOptions, PackedProduct, PackedRows, RowScale, panel_bytes, row_words},
+    linalg::{LinearMap, Matrix, Pass, gram_lower, matmul},
+    packed::{Gram, GramOptions, PackedMatrix, PackedProduct, PackedRows, RowScale, panel_bytes, row_words},
 };
 
 const H100: Card = Card {
@@ -36,40 +36,56 @@ const T4: Card = Card {
     has_watchdog: false,
 };
 
-/// Rates of a card by its data sheet, per second: bytes of memory, byte operations, and f32 operations.
+/// Rates of a card by its data sheet, per second: bytes of memory, bytes of copies from and to the host, byte operations, and f32 operations.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     memory: f64,
+    link: f64,
     bytes: f64,
     floats: f64,
 }
 
 // The large cards reach two thirds of their byte operations with instructions of single warps, which this crate uses.
 const CARDS: [(&str, Card, Rates); 3] = [
-    ("H100", H100, Rates { memory: 3.35e12, bytes: 1.32e15, floats: 6.7e13 }),
-    ("H200", H200, Rates { memory: 4.8e12, bytes: 1.32e15, floats: 6.7e13 }),
-    ("T4", T4, Rates { memory: 3.2e11, bytes: 1.3e14, floats: 8.1e12 }),
+    ("H100", H100, Rates { memory: 3.35e12, link: 5.5e10, bytes: 1.32e15, floats: 6.7e13 }),
+    ("H200", H200, Rates { memory: 4.8e12, link: 5.5e10, bytes: 1.32e15, floats: 6.7e13 }),
+    ("T4", T4, Rates { memory: 3.2e11, link: 1.2e10, bytes: 1.3e14, floats: 8.1e12 }),
 ];
 
-/// The launches of a kernel with certain constants.
+/// The launches of a kernel, or the copies to or from the host.
 #[derive(Clone, Copy, Debug, Default)]
 struct Launches {
     count: u64,
     blocks: u64,
-    /// The number of blocks that all waves could hold; 0 if it is not known.
+    /// The number of waves, and of blocks that all waves could hold; 0 if it is not known how many a multiprocessor runs at a time.
+    waves: u64,
     places: u64,
     /// The number of additions to 64-bit sums.
     atomics: u64,
+    /// The bytes of all arguments, and the operations.
+    bytes: u64,
+    operations: u64,
+    /// The most operations of a launch.
+    longest: u64,
 }
 
 impl Launches {
-    /// Returns the share of the places that a block fills.
+    /// Returns the share of the places that a block fills; 0 if it is not known.
     fn filled(&self) -> f64 {
-        self.blocks as f64 / self.places as f64
+        if self.places == 0 { 0.0 } else { self.blocks as f64 / self.places as f64 }
+    }
+
+    /// Returns the minimum milliseconds by memory or the link to the host, and by arithmetic.
+    fn floors(&self, name: &str, rates: Rates) -> [f64; 2] {
+        let memory = if name.starts_with("copy") { rates.link } else { rates.memory };
+        let arithmetic = if name.starts_with("packed_a") { rates.bytes } else { rates.floats };
+        [self.bytes as f64 / memory, self.operations as f64 / arithmetic].map(|seconds| 1e3 * seconds)
     }
 }
 
-type Noted = Arc<Mutex<BTreeMap<String, Launches>>>;
+/// What was launched and copied, by name.
+type Plan = BTreeMap<String, Launches>;
+type Noted = Arc<Mutex<Plan>>;
 
 /// A card that runs nothing: an allocation of any size gets a few bytes, which are read as zeros.
 #[derive(Debug)]
@@ -80,15 +96,43 @@ struct Planned {
     noted: Noted,
 }
 
+impl Planned {
+    fn note(&self, name: &str, add: impl FnOnce(&mut Launches)) {
+        let mut noted = self.noted.lock().unwrap();
+        let totals = noted.entry(name.to_owned()).or_default();
+        totals.count += 1;
+        add(totals);
+    }
+}
+
+fn constant(spec: Spec<'_>, name: &str) -> u32 {
+    spec.iter().find(|(constant, _)| *constant == name).map_or(0, |&(_, value)| value)
+}
+
 /// Returns the number of blocks that a multiprocessor runs at a time, for kernels whose registers or shared memory limit it; 0 for other kernels.
 fn at_once(kernel: &str, spec: Spec<'_>, memory: u32) -> u32 {
-    let constant =
-        |name: &str| spec.iter().find(|(constant, _)| *constant == name).map_or(0, |&(_, value)| value);
+    let missing = constant(spec, "MISSING") == 1;
     match kernel {
-        "packed_apply" if constant("TILE") == packed_apply::LARGE_TILE => packed_apply::at_once(memory),
-        "packed_adjoint" => packed_adjoint::at_once(constant("TILE"), constant("MISSING") == 1, memory),
+        "packed_apply" if constant(spec, "TILE") != packed_apply::LARGE_TILE => 0,
+        // Twice the sums take twice the registers.
+        "packed_apply" if missing => 1,
+        "packed_apply" => packed_apply::at_once(memory),
+        "packed_adjoint" => packed_adjoint::at_once(constant(spec, "TILE"), missing, memory),
         "distance" | "matmul" if memory >= 100 << 10 => 2,
         _ => 0,
+    }
+}
+
+/// Returns the number of operations of a kernel for each that its grid counts.
+fn operations(kernel: &str, spec: Spec<'_>) -> u64 {
+    let sets = 1 + u64::from(constant(spec, "MISSING"));
+    match kernel {
+        // For each limb, a product and a sum.
+        "packed_apply" => 2 * 3 * sets,
+        "packed_adjoint" => 2 * u64::from(constant(spec, "LIMBS")) * sets,
+        // A term is a subtraction and a fused multiply-add, as long as two multiply-adds, which count as two operations each.
+        "distance" => 2,
+        _ => 1,
     }
 }
 
@@ -113,11 +157,13 @@ impl Driver for Planned {
         Ok(())
     }
 
-    fn write(&self, _dst: Slice<'_>, _bytes: &[u8]) -> Result<()> {
+    fn write(&self, _dst: Slice<'_>, bytes: &[u8]) -> Result<()> {
+        self.note("copy to the device", |totals| totals.bytes += bytes.len() as u64);
         Ok(())
     }
 
     fn download(&self, src: Slice<'_>, _: Option<&Timeline>) -> Result<Download> {
+        self.note("copy to the host", |totals| totals.bytes += src.bytes);
         Ok(Download::Ready(vec![0; usize::try_from(src.bytes).unwrap()]))
     }
 
@@ -126,23 +172,27 @@ impl Driver for Planned {
         kernel: &'static KernelDef,
         spec: Spec<'_>,
         grid: Grid,
-        _args: &[ArgSlice<'_>],
+        args: &[ArgSlice<'_>],
         params: &[u8],
         _caller: Caller<'_>,
     ) -> Result<()> {
-        let places =
-            u64::from(self.limits.processors * at_once(kernel.name, spec, self.limits.processor_memory));
+        let at_once = at_once(kernel.name, spec, self.limits.processor_memory);
+        let resident = u64::from(self.limits.processors * at_once);
         let blocks = grid.groups.iter().map(|&groups| u64::from(groups)).product::<u64>();
-        let mut noted = self.noted.lock().unwrap();
-        let totals = noted.entry(kernel.name.to_owned()).or_default();
-        totals.count += 1;
-        totals.blocks += blocks;
-        totals.places += if places > 0 { blocks.next_multiple_of(places) } else { 0 };
-        if kernel.name == "packed_adjoint" {
-            let params: &packed_adjoint::Params = bytemuck::from_bytes(params);
-            let splits = params.rows.div_ceil(params.depth);
-            totals.atomics += u64::from(splits) * u64::from(params.entries) * u64::from(params.columns);
-        }
+        self.note(kernel.name, |totals| {
+            let waves = if resident > 0 { blocks.div_ceil(resident) } else { 0 };
+            totals.blocks += blocks;
+            totals.waves += waves;
+            totals.places += waves * resident;
+            totals.bytes += args.iter().map(|arg| arg.slice.bytes).sum::<u64>();
+            totals.operations += grid.work * operations(kernel.name, spec);
+            totals.longest = totals.longest.max(grid.work);
+            if kernel.name == "packed_adjoint" {
+                let params: &packed_adjoint::Params = bytemuck::from_bytes(params);
+                let splits = params.rows.div_ceil(params.depth);
+                totals.atomics += u64::from(splits) * u64::from(params.entries) * u64::from(params.columns);
+            }
+        });
         Ok(())
     }
 
@@ -164,7 +214,7 @@ impl Driver for Planned {
 }
 
 /// Returns the launches of `work` on a card.
-fn plan(card: Card, work: impl FnOnce(&Device)) -> BTreeMap<String, Launches> {
+fn plan(card: Card, work: impl FnOnce(&Device)) -> Plan {
     let noted = Noted::default();
     let info = DeviceInfo {
         name: "cuda:0".into(),
@@ -186,10 +236,25 @@ fn plan(card: Card, work: impl FnOnce(&Device)) -> BTreeMap<String, Launches> {
     noted.clone()
 }
 
-/// Returns the launches of a pass of products over `rows` rows of `columns` codes, with 20 columns.
-fn pass(card: Card, rows: u64, columns: u64) -> BTreeMap<String, Launches> {
+/// Returns an operand of 20 columns.
+fn operand(columns: u64) -> Matrix {
+    Matrix::from_vec(vec![1.0; 20 * to_usize(columns)], to_usize(columns), 20).unwrap()
+}
+
+/// Returns the launches of making a random matrix, and of its product with 20 columns, which the host reads.
+fn resident(card: Card, rows: u64, columns: u64) -> Plan {
     plan(card, |device| {
-        let x = Matrix::from_vec(vec![1.0; 20 * to_usize(columns)], to_usize(columns), 20).unwrap();
+        let run = Run::default();
+        let matrix = PackedMatrix::random(device, rows, columns, 0, &run).unwrap();
+        let pass = Pass::new(&run, Status::new(0, 1, rows));
+        matrix.apply(&operand(columns), &pass, &mut |_, _| Ok(())).unwrap();
+    })
+}
+
+/// Returns the launches of a pass of products over `rows` rows of `columns` codes, some of which may be missing, with 20 columns.
+fn pass(card: Card, rows: u64, columns: u64, missing: bool) -> Plan {
+    plan(card, |device| {
+        let x = operand(columns);
         let mut product = PackedProduct::new(device, &x, true, Some([1e3, 1e5])).unwrap();
         let words = row_words(columns);
         let step = (panel_bytes(device, columns) / (4 * words)).min(crate::packed::PANEL_ROWS);
@@ -197,13 +262,14 @@ fn pass(card: Card, rows: u64, columns: u64) -> BTreeMap<String, Launches> {
             let range = (0, step.min(rows - first));
             let packed = Tensor::empty(device, &[range.1, words]).unwrap();
             let table = Tensor::empty(device, &[range.1, 2]).unwrap();
-            product.add(PackedRows { packed: &packed, range, missing: false }, &table).unwrap();
+            product.add(PackedRows { packed: &packed, range, missing }, &table).unwrap();
         }
+        product.finish().unwrap();
     })
 }
 
 /// Returns the launches for one panel of the Gram matrix of `columns` columns, and the panel's number of rows.
-fn pairs(card: Card, columns: u64) -> (BTreeMap<String, Launches>, u64) {
+fn pairs(card: Card, columns: u64) -> (Plan, u64) {
     let mut rows = 0;
     let plan = plan(card, |device| {
         let words = row_words(columns);
@@ -217,7 +283,7 @@ fn pairs(card: Card, columns: u64) -> (BTreeMap<String, Launches>, u64) {
     (plan, rows)
 }
 
-fn dense(card: Card) -> BTreeMap<String, Launches> {
+fn dense(card: Card) -> Plan {
     plan(card, |device| {
         let x = Tensor::<f32>::empty(device, &[8192, 8192]).unwrap();
         matmul(&x, &x).unwrap();
@@ -231,18 +297,21 @@ fn dense(card: Card) -> BTreeMap<String, Launches> {
     })
 }
 
-/// Prints a plan; `floors` are the minimum seconds by memory and by arithmetic.
+/// Prints a plan, with the minimum times of each kernel.
 #[allow(clippy::print_stdout, reason = "this is what the script shows")]
-fn print(title: &str, floors: [f64; 2], card: Card, plan: &BTreeMap<String, Launches>) {
-    let [memory, arithmetic] = floors.map(|seconds| 1e3 * seconds);
-    println!("{title}: floors {memory:.3} ms by memory, {arithmetic:.3} ms by arithmetic");
+fn print(title: &str, (card, rates): (Card, Rates), plan: &Plan) {
+    println!("{title}");
     for (name, launches) in plan {
-        let Launches { count, blocks, places, atomics } = *launches;
-        let filled =
-            if places > 0 { format!("{:.1} % of places", 100.0 * launches.filled()) } else { "-".into() };
+        let Launches { count, blocks, waves, atomics, .. } = *launches;
+        let waves = match waves {
+            0 => "-".into(),
+            waves => format!("{waves} waves, {:.1} % filled", 100.0 * launches.filled()),
+        };
         let each = blocks as f64 / count as f64 / f64::from(card.multiprocessors);
+        let [memory, arithmetic] = launches.floors(name, rates);
         println!(
-            "  {name:16} {count:6} launches, {blocks:9} blocks, {each:8.1} a launch and multiprocessor, {filled:17}, {atomics:.2e} additions of 64 bits"
+            "  {name:18} {count:6}, {blocks:9} blocks, {each:8.1} a launch and multiprocessor, {waves:26}, {atomics:.2e} additions of 64 bits, \
+             at least {memory:.3} ms by memory, {arithmetic:.3} by arithmetic"
         );
     }
 }
@@ -250,34 +319,57 @@ fn print(title: &str, floors: [f64; 2], card: Card, plan: &BTreeMap<String, Laun
 #[test]
 fn lengths_of_launches() {
     for (name, card, rates) in CARDS {
-        let (rows, columns) = (10_000_000, 20_000);
-        let headline = pass(card, rows, columns);
-        // Both products read all codes, and multiply each code by 64 limbs.
-        let codes = (rows * columns) as f64;
-        let floors = [2.0 * codes / 4.0 / rates.memory, 2.0 * 2.0 * 64.0 * codes / rates.bytes];
+        let [rows, columns] = [10_000_000, 20_000];
+        let print = |title: &str, plan: &Plan| print(&format!("{name}: {title}"), (card, rates), plan);
         print(
-            &format!("{name}: a pass of {rows} x {columns} codes times 20 columns"),
-            floors,
-            card,
-            &headline,
+            "a random matrix of 1,000,000 x 20,000 codes, times 20 columns",
+            &resident(card, rows / 10, columns),
         );
+        let headline = pass(card, rows, columns, false);
+        print("a pass of 10,000,000 x 20,000 codes times 20 columns", &headline);
+        print("the same with missing codes", &pass(card, rows, columns, true));
         let (pairs, panel) = pairs(card, columns);
-        let (codes, sums) = ((panel * columns) as f64, (columns * columns) as f64 / 2.0);
-        let floors = [codes / 4.0 / rates.memory, 2.0 * sums * panel as f64 / rates.bytes];
-        print(&format!("{name}: pairs of {columns} columns, {panel} rows"), floors, card, &pairs);
-        // A term of a distance is a subtraction and a fused multiply-add: as long as two multiply-adds, which count as two operations each.
-        let (products, distances) = (3.0 * 8192f64.powi(3), 4.0 * 4096.0 * 4096.0 / 2.0 * 10_000.0);
-        let images = 2.0 * 2.0 * 4.0 * 50.0 * 1104.0 * 1104.0;
-        let floors = [images / rates.memory, (products + distances) / rates.floats];
-        let title = format!("{name}: products, Gram products, distances and Gaussians of f32");
-        print(&title, floors, card, &dense(card));
-        let count: u64 = headline.values().map(|launches| launches.count).sum();
-        assert!(headline.values().all(|launches| launches.filled() >= 0.97), "{name}: {headline:?}");
-        if card.multiprocessors >= 132 {
-            assert!(count <= 40, "{name}: {count} launches");
-            let atomics = pairs.values().map(|launches| launches.atomics as f64).sum::<f64>();
-            let of_all = atomics * rows as f64 / panel as f64;
-            assert!(of_all <= 1e10, "{name}: {of_all:.2e} additions for pairs of all rows");
+        print(&format!("pairs of {columns} columns, {panel} rows"), &pairs);
+        let dense = dense(card);
+        print("products, Gram products, distances and Gaussians of f32", &dense);
+        let (apply, adjoint) = (headline["packed_apply"], headline["packed_adjoint"]);
+        for launches in [apply, adjoint] {
+            assert!(launches.filled() >= 0.97, "{name}: {headline:?}");
         }
+        if card.multiprocessors < 132 {
+            continue;
+        }
+        // A tenth of the launches and additions that the cuts for small GPUs would take.
+        assert!(apply.count + adjoint.count <= 40, "{name}: {headline:?}");
+        assert!(adjoint.atomics <= 200_000_000, "{name}: {headline:?}");
+        let of_all = |of_panel: u64| of_panel as f64 * rows as f64 / panel as f64;
+        let launched: u64 = pairs.values().map(|launches| launches.count).sum();
+        assert!(of_all(launched) <= 47_000.0, "{name}: {pairs:?}");
+        let atomics = pairs["packed_adjoint"].atomics;
+        assert!(of_all(atomics) <= 1e10, "{name}: {pairs:?}");
+        let products = dense["matmul"];
+        assert!(products.waves >= 2 * products.count && products.waves > 0, "{name}: {dense:?}");
+    }
+}
+
+/// A launch in f64 has as many terms fewer as f64 is slower.
+#[test]
+fn launches_in_f64_are_shorter() {
+    let desktop = Card { capability: (8, 9), has_watchdog: true, ..H100 };
+    for (card, cost) in [(H100, 2), (T4, 32), (desktop, 64)] {
+        let launched = plan(card, |device| {
+            let x = Tensor::<f64>::empty(device, &[16_384, 16_384]).unwrap();
+            gram_lower(&x).unwrap();
+            let x = Tensor::<f64>::empty(device, &[2048, 100_000]).unwrap();
+            pairwise(&x, None, Metric::Euclidean, &Options::default(), &Run::default()).unwrap();
+            let x = Tensor::<f64>::empty(device, &[50, 1104, 1104]).unwrap();
+            gaussian::<f64, f64>(&x, 3.0, &GaussianOptions::default()).unwrap();
+        });
+        // A term is two operations.
+        let most = 2 * card.limits().work / cost;
+        for name in ["matmul_f64", "distance", "correlate"] {
+            assert!(launched[name].longest <= most, "{card:?} {name}: {launched:?}");
+        }
+        assert!(launched["matmul_f64"].longest > most / 2, "{card:?}: {launched:?}");
     }
 }
