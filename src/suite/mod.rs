@@ -6,6 +6,7 @@ mod bits;
 mod block_sum;
 #[cfg(feature = "zarr")]
 mod checkpoint;
+mod chain;
 mod data;
 mod denoise_tv;
 #[cfg(feature = "zarr")]
@@ -39,6 +40,8 @@ mod lent;
 mod lent_cuda;
 mod matmul;
 mod names;
+#[cfg(feature = "zarr")]
+mod numpy;
 mod packed;
 pub(crate) mod packed_case;
 mod packed_gram;
