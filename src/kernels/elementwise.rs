@@ -180,8 +180,7 @@ impl<R: Number> ElementSource<'_, R> {
     /// the elements for outputs that began at the same column.
     fn values<'a>(&'a self, first: usize, extents: [usize; 2], again: bool, room: &'a mut [R]) -> &'a [R] {
         let column = first % extents[1];
-        let side_by_side =
-            self.is_whole(extents) || self.steps[2] == 1 && column + room.len() <= extents[1];
+        let side_by_side = self.is_whole(extents) || self.steps[2] == 1 && column + room.len() <= extents[1];
         if self.number.is_none() && self.dtype == R::DTYPE && side_by_side {
             return &self.arg.read::<R>()[self.line(first / extents[1], extents) + column..][..room.len()];
         }

@@ -49,7 +49,8 @@ pub(crate) fn exact(dtype: DType, by_row: bool) -> bool {
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
     let floats = [(DType::F32, false), (DType::U8, false), (DType::F64, true)];
-    let kinds = floats.into_iter().flat_map(|(dtype, in_f64)| [(dtype, in_f64, true), (dtype, in_f64, false)]);
+    let kinds =
+        floats.into_iter().flat_map(|(dtype, in_f64)| [(dtype, in_f64, true), (dtype, in_f64, false)]);
     let specs_of =
         |(dtype, in_f64, by_row)| [false, true].map(|missing| spec(dtype, in_f64, by_row, missing).to_vec());
     kinds.chain([(DType::I8, false, true)]).flat_map(specs_of).collect()

@@ -17,7 +17,8 @@ fn only_ends_of_a_chain_are_transferred(device: &Device) {
     let (device, _lock) = &alone(device);
     let (rows, cols, k) = (6000, 2000, 3);
     let noise: Vec<f32> = (0..4099).map(|i| gaussian(1, i) as f32).collect();
-    let x: Vec<f32> = (0..rows * cols).map(|i| noise[i * i % 4099] + (i / cols % 3 * (i % cols / 700)) as f32).collect();
+    let x: Vec<f32> =
+        (0..rows * cols).map(|i| noise[i * i % 4099] + (i / cols % 3 * (i % cols / 700)) as f32).collect();
     let before = device.traffic();
     let x = Tensor::from_slice(device, &x, &[rows as u64, cols as u64]).unwrap();
     let centred = zip(Zip::Subtract, &x, &mean(&x, 0).unwrap()).unwrap();

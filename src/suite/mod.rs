@@ -4,9 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod bits;
 mod block_sum;
+mod chain;
 #[cfg(feature = "zarr")]
 mod checkpoint;
-mod chain;
 mod data;
 mod denoise_tv;
 #[cfg(feature = "zarr")]
