@@ -176,23 +176,15 @@ struct ElementSource<'a, R> {
 }
 
 impl<R: Number> ElementSource<'_, R> {
-    /// Returns the operand's elements for the outputs from index `first` on: in place if possible, otherwise in `room`. With `again`, `room` has
-    /// the elements for outputs that began at the same column.
-    fn values<'a>(&'a self, first: usize, extents: [usize; 2], again: bool, room: &'a mut [R]) -> &'a [R] {
+    /// Returns the operand's elements for the outputs from index `first` on: in place if possible, otherwise copied to `room`.
+    fn values<'a>(&'a self, first: usize, extents: [usize; 2], room: &'a mut [R]) -> &'a [R] {
         let column = first % extents[1];
-        let side_by_side = self.is_whole(extents) || self.steps[2] == 1 && column + room.len() <= extents[1];
+        let side_by_side = self.steps[2] == 1 && column + room.len() <= extents[1];
         if self.number.is_none() && self.dtype == R::DTYPE && side_by_side {
             return &self.arg.read::<R>()[self.line(first / extents[1], extents) + column..][..room.len()];
         }
-        if !again || self.steps[..2] != [0, 0] {
-            self.load(first, extents, room);
-        }
+        self.load(first, extents, room);
         room
-    }
-
-    /// True if the operand's elements are adjacent, in the order of the outputs.
-    fn is_whole(&self, [extent1, extent2]: [usize; 2]) -> bool {
-        self.steps[0] == extent1 * extent2 && (extent1 == 1 || self.steps[1] == extent2) && self.steps[2] == 1
     }
 
     /// Returns the operand's index at the start of a row of the output.
@@ -210,8 +202,7 @@ impl<R: Number> ElementSource<'_, R> {
             let (mut done, mut place) = (0, first);
             while done < out.len() {
                 let (row, column) = (place / extents[1], place % extents[1]);
-                let left = out.len() - done;
-                let run = if self.is_whole(extents) { left } else { left.min(extents[1] - column) };
+                let run = (extents[1] - column).min(out.len() - done);
                 let (start, out) = (self.line(row, extents), &mut out[done..done + run]);
                 if self.steps[2] == 0 {
                     out.fill(<R as Real>::of(elements[start]));
@@ -252,16 +243,13 @@ fn compute<R: Number>(launch: CpuLaunch<'_>) {
         (DType::from_code(p.out_type), [p.extent1, p.extent2].map(|extent| extent as usize));
     let size = usize::try_from(dtype.size()).expect("an element should be small");
     let out = &mut out.write::<u8>()[..p.n as usize * size];
-    // Blocks of whole rows begin at the same column, so that what repeats for each row is loaded once.
-    let step = if extents[1] <= BLOCK { BLOCK / extents[1] * extents[1] } else { BLOCK };
     out.par_chunks_mut(PIECE * size).enumerate().for_each(|(piece, out)| {
         let mut room = [[R::default(); BLOCK]; 3];
-        for (block, out) in out.chunks_mut(step * size).enumerate() {
-            let (first, len) = (p.first as usize + piece * PIECE + block * step, out.len() / size);
+        for (block, out) in out.chunks_mut(BLOCK * size).enumerate() {
+            let (first, len) = (p.first as usize + piece * PIECE + block * BLOCK, out.len() / size);
             let [a, b, c] = &mut room;
-            let again = block > 0 && extents[1] <= BLOCK;
-            let b = operands[1].values(first, extents, again, &mut b[..len]);
-            let c = operands[2].values(first, extents, again, &mut c[..len]);
+            let (b, c) = (&mut b[..len], &mut c[..len]);
+            let [b, c] = [operands[1].values(first, extents, b), operands[2].values(first, extents, c)];
             if dtype == R::DTYPE {
                 let out = bytemuck::cast_slice_mut(out);
                 operands[0].load(first, extents, out);

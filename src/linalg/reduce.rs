@@ -40,7 +40,7 @@ pub struct Stats {
 /// threads add them up. Call [`Tensor::to_f32`] first to add on the device.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when one row does not fit a binding.
+/// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when one row, or the sums of its blocks or columns, do not fit a binding.
 ///
 /// ```
 /// let device = teatime::Device::best()?;
@@ -224,8 +224,8 @@ pub(crate) fn enqueue<T: Element>(
     };
     if step == 0 {
         return Err(Error::Limit {
-            what: "bytes in one row of a matrix",
-            requested: cols * T::DTYPE.size(),
+            what: "bytes in one row of a matrix, or of its sums",
+            requested: out_row.max(cols * T::DTYPE.size()),
             max: room,
         });
     }

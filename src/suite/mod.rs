@@ -4,7 +4,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod bits;
 mod block_sum;
-mod chain;
 #[cfg(feature = "zarr")]
 mod checkpoint;
 mod data;

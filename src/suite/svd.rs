@@ -12,9 +12,9 @@ use crate::{
 device_tests!(
     sizes,
     truncated_sizes,
-    waits_and_downloads_of_any_height,
     signs,
     bad_values_are_named;
+    waits_and_downloads_of_any_height,
     any_condition_number,
     rank_deficient,
     truncated_any_condition_number,
