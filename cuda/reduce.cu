@@ -1,7 +1,7 @@
 // Sum, sum of squares, count of valid and of bad elements, over blocks of BLOCK elements of a row or of a column.
 // Grid: linear. By row, one block per BLOCK elements; by column, one thread per column of each block of BLOCK rows.
-// Bindings: 0 x (rows, cols) read; 1 out [.., 4] words (f32 bits; i32 for i8 by row) write; 2 params, starts in elements.
-// Constants: WG; BLOCK; BY_ROW; NARROW x is of the type in params, else f32; EXACT x is i8, by row; MISSING negative is missing (and if EXACT below -1 is bad).
+// Bindings: 0 x (rows, cols) read; 1 out [.., 4] f32 (i32 for i8 by row, f64 if WIDE) write; 2 params, starts in elements.
+// Constants: WG; BLOCK; BY_ROW; NARROW x is of the type in params, else f32; EXACT x is i8, by row; WIDE sums are in f64; MISSING negative is missing (and if EXACT below -1 is bad).
 // Hardware: neighbours load neighbouring elements at any alignment, 16 in flight for each thread. Bytes are added four at a time by dot
 // products of words, since one at a time their arithmetic would take longer than their loads. One warp adds them, since with 16 bytes a
 // thread, the sum over the threads would take longer than the bytes.
@@ -14,13 +14,17 @@ constexpr u32 BY_ROW = 1;
 constexpr u32 NARROW = 0;
 // Bytes are added as integers. The sum is exact, and cannot overflow in one block.
 constexpr u32 EXACT = 0;
+constexpr u32 WIDE = 0;
 constexpr u32 MISSING = 0;
 
 constexpr u32 THREADS = EXACT == 1 ? WARP : WG;
 // The number of elements of a thread whose loads are in flight at once.
 constexpr u32 RUN = BLOCK / WG;
 
-// `Value` is float, or i32 for exact sums.
+// The type of elements as they are added, except for exact sums.
+typedef RealOf<WIDE == 1>::Real real;
+
+// `Value` is real, or i32 for exact sums.
 template <class Value> struct Sums {
     Value sum;
     Value squares;
@@ -30,10 +34,10 @@ template <class Value> struct Sums {
 
 constexpr u32 BAD = 1 << 16;
 
-DEVICE void add(Sums<float>& sums, float value) {
+DEVICE void add(Sums<real>& sums, real value) {
     bool finite = is_finite(value);
-    bool valid = finite && !(MISSING == 1 && value < 0.0f);
-    float term = valid ? value : 0.0f;
+    bool valid = finite && !(MISSING == 1 && value < 0);
+    real term = valid ? value : 0;
     sums.sum += term;
     sums.squares += term * term;
     sums.counts += valid ? 1 : finite ? 0 : BAD;
@@ -75,25 +79,27 @@ template <class Value> DEVICE Sums<Value> sum_block(Sums<Value> sums) {
     return sums;
 }
 
-DEVICE uint4 words(Sums<float> sums) {
-    float valid = (float)(sums.counts % BAD);
-    float bad = (float)(sums.counts / BAD);
-    return {float_bits(sums.sum), float_bits(sums.squares), float_bits(valid), float_bits(bad)};
-}
+// The sums of a block, as they are stored.
+template <class Value> struct alignas(16) Stored {
+    Value sum;
+    Value squares;
+    Value valid;
+    Value bad;
+};
 
-DEVICE uint4 words(Sums<i32> sums) {
-    return {(u32)sums.sum, (u32)sums.squares, sums.counts % BAD, sums.counts / BAD};
+template <class Value> DEVICE void store(u32* out, u32 place, Sums<Value> sums) {
+    ((Stored<Value>*)out)[place] = {sums.sum, sums.squares, (Value)(sums.counts % BAD), (Value)(sums.counts / BAD)};
 }
 
 // Loads `count` elements, at least one, `step` apart, and then the last again, so that no load waits for a test.
-template <u32 TYPE> DEVICE void load_run(const void* x, u32 first, u32 step, u32 count, float (&values)[RUN]) {
+template <u32 TYPE> DEVICE void load_run(const void* x, u32 first, u32 step, u32 count, real (&values)[RUN]) {
     const void* own = element<TYPE>(x, first);
 #pragma unroll
-    for (u32 i = 0; i < RUN; i++) values[i] = load<TYPE>(own, min(i, count - 1) * step);
+    for (u32 i = 0; i < RUN; i++) values[i] = load_real<TYPE, real>(own, min(i, count - 1) * step);
 }
 
-DEVICE void add_run(Sums<float>& sums, const void* x, u32 type, u32 first, u32 step, u32 count) {
-    float values[RUN];
+DEVICE void add_run(Sums<real>& sums, const void* x, u32 type, u32 first, u32 step, u32 count) {
+    real values[RUN];
     BY_TYPE(type, TYPE, load_run<TYPE>(x, first, step, count, values));
 #pragma unroll
     for (u32 i = 0; i < RUN; i++) {
@@ -102,8 +108,8 @@ DEVICE void add_run(Sums<float>& sums, const void* x, u32 type, u32 first, u32 s
 }
 
 // Returns the sums of `count` elements, `step` apart.
-DEVICE Sums<float> sum_floats(const void* x, u32 type, u32 first, u32 step, u32 count) {
-    Sums<float> sums = {};
+DEVICE Sums<real> sum_floats(const void* x, u32 type, u32 first, u32 step, u32 count) {
+    Sums<real> sums = {};
     // Whole runs need no tests.
     for (; NARROW == 0 && count >= RUN; count -= RUN, first += RUN * step) add_run(sums, x, type, first, step, RUN);
     while (count > 0) {
@@ -155,15 +161,15 @@ KERNEL(reduce, THREADS)(const void* __restrict__ x, u32* __restrict__ out, Param
         u32 col = (block - row * parts) * BLOCK;
         u32 first = params.x0 + row * params.cols + col;
         u32 count = min(params.cols - col, BLOCK);
-        uint4 result;
+        // Sums have four values, so out0 is a multiple of their size.
         if constexpr (EXACT == 1) {
-            result = words(sum_block(sum_bytes(x, first, first + count)));
+            Sums<i32> sums = sum_block(sum_bytes(x, first, first + count));
+            if (threadIdx.x == 0) store(out + params.out0, block, sums);
         } else {
             u32 own = count > threadIdx.x ? div_ceil(count - threadIdx.x, THREADS) : 0;
-            result = words(sum_block(sum_floats(x, type, first + threadIdx.x, THREADS, own)));
+            Sums<real> sums = sum_block(sum_floats(x, type, first + threadIdx.x, THREADS, own));
+            if (threadIdx.x == 0) store(out + params.out0, block, sums);
         }
-        // Partial sums are whole quads of words, so out0 is a multiple of 4.
-        if (threadIdx.x == 0) ((uint4*)(out + params.out0))[block] = result;
     } else {
         u32 across = div_ceil(params.cols, WG);
         u32 part = block / across;
@@ -172,8 +178,8 @@ KERNEL(reduce, THREADS)(const void* __restrict__ x, u32* __restrict__ out, Param
         // `first` is not compared, since it overflows in the last blocks of a folded grid.
         if (part > (params.rows - 1) / BLOCK || col >= params.cols) return;
         u32 rows = min(params.rows - first, BLOCK);
-        Sums<float> sums = sum_floats(x, type, params.x0 + first * params.cols + col, params.cols, rows);
-        ((uint4*)(out + params.out0))[part * params.cols + col] = words(sums);
+        Sums<real> sums = sum_floats(x, type, params.x0 + first * params.cols + col, params.cols, rows);
+        store(out + params.out0, part * params.cols + col, sums);
     }
 }
 EXPORT(reduce)

@@ -1,7 +1,7 @@
 // Sum, sum of squares, count of valid and of bad elements, over blocks of BLOCK elements of a row or of a column.
 // Grid: linear. By row, one workgroup per BLOCK elements; by column, one invocation per column of each block of BLOCK rows.
-// Bindings: 0 x (rows, cols) read; 1 out [.., 4] words (f32 bits; i32 for i8 by row) write; 2 params, starts in elements.
-// Constants: WG; BLOCK; BY_ROW; NARROW x is of the type in params, else f32; EXACT x is i8, by row; MISSING negative is missing (and if EXACT below -1 is bad).
+// Bindings: 0 x (rows, cols) read; 1 out [.., 4] f32 (i32 for i8 by row, f64 if WIDE) write; 2 params, starts in elements.
+// Constants: WG; BLOCK; BY_ROW; NARROW x is of the type in params, else f32; EXACT x is i8, by row; WIDE 0, since WGSL has no f64; MISSING negative is missing (and if EXACT below -1 is bad).
 
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
@@ -13,6 +13,7 @@ const BY_ROW: u32 = 1u;
 const NARROW: u32 = 0u;
 // Bytes are added as integers: exact, and a block of them cannot overflow.
 const EXACT: u32 = 0u;
+const WIDE: u32 = 0u;
 const MISSING: u32 = 0u;
 
 // The four sums of each invocation, as words.

@@ -83,24 +83,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_as_numpy_brings_them_together() {
-        // `numpy.broadcast_shapes`.
-        for (shapes, expected) in [
-            (vec![&[2, 3][..], &[3]], Some(vec![2, 3])),
-            (vec![&[2, 1], &[1, 3]], Some(vec![2, 3])),
-            (vec![&[4, 1, 3], &[2, 1]], Some(vec![4, 2, 3])),
-            (vec![&[], &[5]], Some(vec![5])),
-            (vec![&[0, 3], &[1, 3]], Some(vec![0, 3])),
-            (vec![&[1], &[0]], Some(vec![0])),
-            (vec![&[2], &[3]], None),
-            (vec![&[2, 3], &[2]], None),
-            (vec![&[0], &[2]], None),
-        ] {
-            assert_eq!(together("zip", &shapes).ok(), expected, "{shapes:?}");
-        }
-    }
-
-    #[test]
     fn axes_become_few() {
         let of = |out: &[u64], a: &[u64], b: &[u64]| Axes::new("zip", out, [a, b]).unwrap();
         let same = of(&[2, 3, 4], &[2, 3, 4], &[2, 3, 4]);

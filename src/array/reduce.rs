@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::elementwise::converted;
 use crate::{
-    Element, Error, Result, Tensor,
+    Element, Error, Real, Result, Tensor,
     dtype::halves,
     extent::blocks,
     kernel::{Grid, small},
@@ -175,7 +175,7 @@ pub fn any<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<u8>> {
 }
 
 /// Returns sums over the middle of three extents, each as a pair for [`joined`](crate::dtype::joined): (outer * inner, 2). Enqueues.
-pub(crate) fn sum_pairs(x: &Tensor<f32>, extents: [u64; 3]) -> Result<Tensor<f32>> {
+pub(crate) fn sum_pairs<R: Real>(x: &Tensor<R>, extents: [u64; 3]) -> Result<Tensor<f32>> {
     let [outer, len, inner] = extents;
     let shape = [outer * inner, 2];
     if len == 0 || outer * inner == 0 {

@@ -1,10 +1,13 @@
 //! Sums, sums of squares and counts, over blocks of rows or of columns.
 
+use std::ops::{AddAssign, Mul, Range, Sub};
+
+use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::cpu::{load::load, simd::wide};
 use crate::{
-    DType,
+    DType, Real,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel, params},
 };
 
@@ -26,8 +29,8 @@ pub(crate) static REDUCE: Kernel<Params> = kernel!("reduce", Params, [Read, Writ
 pub(crate) const BLOCK: u32 = 1024;
 pub(crate) const WG: u32 = 64;
 
-/// Returns the constants of a program. f32 has programs of its own, and so have bytes by row, whose sums are exact.
-pub(crate) fn spec(dtype: DType, by_row: bool, missing: bool) -> [(&'static str, u32); 6] {
+/// Returns the constants of a program. f32 has programs of its own, and so have bytes by row, whose sums are exact, and sums in f64 (`in_f64`).
+pub(crate) fn spec(dtype: DType, in_f64: bool, by_row: bool, missing: bool) -> [(&'static str, u32); 7] {
     let exact = exact(dtype, by_row);
     [
         ("WG", WG),
@@ -35,6 +38,7 @@ pub(crate) fn spec(dtype: DType, by_row: bool, missing: bool) -> [(&'static str,
         ("BY_ROW", by_row.into()),
         ("NARROW", (dtype != DType::F32 && !exact).into()),
         ("EXACT", exact.into()),
+        ("WIDE", in_f64.into()),
         ("MISSING", missing.into()),
     ]
 }
@@ -44,40 +48,63 @@ pub(crate) fn exact(dtype: DType, by_row: bool) -> bool {
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
+    let floats = [(DType::F32, false), (DType::U8, false), (DType::F64, true)];
     let kinds =
-        [(DType::F32, true), (DType::F32, false), (DType::U8, true), (DType::U8, false), (DType::I8, true)];
-    let specs_of = |(dtype, by_row)| [false, true].map(|missing| spec(dtype, by_row, missing).to_vec());
-    kinds.into_iter().flat_map(specs_of).collect()
+        floats.into_iter().flat_map(|(dtype, in_f64)| [(dtype, in_f64, true), (dtype, in_f64, false)]);
+    let specs_of =
+        |(dtype, in_f64, by_row)| [false, true].map(|missing| spec(dtype, in_f64, by_row, missing).to_vec());
+    kinds.chain([(DType::I8, false, true)]).flat_map(specs_of).collect()
 }
 
 /// The number of partial sums, so that a long sum is vectorised. It determines the order of additions.
 const LANES: usize = 16;
 
+/// A type in which sums are computed: f32 or f64.
+trait Number: Real + Default + PartialOrd + AddAssign + Sub<Output = Self> + Mul<Output = Self> {}
+
+impl Number for f32 {}
+impl Number for f64 {}
+
 fn reduce(launch: CpuLaunch<'_>) {
-    let p: Params = launch.params();
-    let dtype = DType::from_code(p.x_type);
-    let (by_row, missing) = (launch.constant("BY_ROW") != 0, launch.constant("MISSING") != 0);
-    let [x, out] = launch.args();
-    let (rows, cols, start) = (p.rows as usize, p.cols as usize, p.x0 as usize);
-    if by_row {
-        let parts = cols.div_ceil(BLOCK as usize);
-        if dtype == DType::I8 {
-            let x = &x.read::<i8>()[start..][..rows * cols];
-            let out = &mut out.write::<u32>()[p.out0 as usize..].as_chunks_mut().0[..rows * parts];
+    let (p, missing): (Params, _) = (launch.params(), launch.constant("MISSING") != 0);
+    let by_row = launch.constant("BY_ROW") != 0;
+    match (launch.constant("WIDE") != 0, launch.constant("EXACT") != 0) {
+        (true, _) => floats::<f64>(launch, by_row, missing),
+        (false, false) => floats::<f32>(launch, by_row, missing),
+        (false, true) => {
+            let [x, out] = launch.args();
+            let (rows, cols) = (p.rows as usize, p.cols as usize);
+            let parts = cols.div_ceil(BLOCK as usize);
+            let x = &x.read::<i8>()[p.x0 as usize..][..rows * cols];
+            let out = &mut sums::<u32>(out, &p)[..rows * parts];
             out.par_chunks_mut(parts).zip(x.par_chunks(cols)).for_each(|(out, row)| {
                 for (out, x) in out.iter_mut().zip(row.chunks(BLOCK as usize)) {
                     *out = wide(|| integers(x, missing));
                 }
             });
-        } else {
-            let out = &mut out.write::<f32>()[p.out0 as usize..].as_chunks_mut().0[..rows * parts];
-            out.par_chunks_mut(parts).enumerate().for_each(|(row, out)| {
-                floats_by_row(&x, dtype, start + row * cols, cols, missing, out);
-            });
         }
+    }
+}
+
+/// Returns the places of sums, from the first of a launch on.
+fn sums<'a, T: Pod>(out: CpuArg<'a>, p: &Params) -> &'a mut [[T; 4]] {
+    out.write::<T>()[p.out0 as usize * 4 / size_of::<T>()..].as_chunks_mut().0
+}
+
+fn floats<R: Number>(launch: CpuLaunch<'_>, by_row: bool, missing: bool) {
+    let p: Params = launch.params();
+    let dtype = DType::from_code(p.x_type);
+    let [x, out] = launch.args();
+    let (rows, cols, start) = (p.rows as usize, p.cols as usize, p.x0 as usize);
+    if by_row {
+        let parts = cols.div_ceil(BLOCK as usize);
+        let out = &mut sums::<R>(out, &p)[..rows * parts];
+        out.par_chunks_mut(parts).enumerate().for_each(|(row, out)| {
+            floats_by_row(&x, dtype, start + row * cols, cols, missing, out);
+        });
     } else {
         let parts = rows.div_ceil(BLOCK as usize);
-        let out = &mut out.write::<f32>()[p.out0 as usize..].as_chunks_mut().0[..parts * cols];
+        let out = &mut sums::<R>(out, &p)[..parts * cols];
         out.par_chunks_mut(cols).enumerate().for_each(|(part, out)| {
             let first = part * BLOCK as usize;
             floats_by_column(&x, dtype, start, first..rows.min(first + BLOCK as usize), missing, out);
@@ -104,49 +131,54 @@ fn integers(x: &[i8], missing: bool) -> [u32; 4] {
 
 /// Adds one value. NaN and infinity are bad, and negative values are missing if `missing` is set.
 #[inline(always)]
-fn add(total: &mut [f32; 4], x: f32, missing: bool) {
-    let finite = x.is_finite();
-    let ok = finite && !(missing && x < 0.0);
-    let v = if ok { x } else { 0.0 };
+fn add<R: Number>(total: &mut [R; 4], x: R, missing: bool) {
+    let zero = R::default();
+    // NaN and infinity give NaN.
+    let finite = x - x == zero;
+    let ok = finite && !(missing && x < zero);
+    let v = if ok { x } else { zero };
     total[0] += v;
     total[1] += v * v;
-    total[2] += f32::from(u8::from(ok));
-    total[3] += f32::from(u8::from(!finite));
+    total[2] += R::of(u8::from(ok));
+    total[3] += R::of(u8::from(!finite));
 }
 
-fn floats_by_row(
+fn floats_by_row<R: Number>(
     x: &CpuArg<'_>,
     dtype: DType,
     start: usize,
     cols: usize,
     missing: bool,
-    out: &mut [[f32; 4]],
+    out: &mut [[R; 4]],
 ) {
-    let mut block = [0.0; BLOCK as usize];
+    let mut block = [R::default(); BLOCK as usize];
     for (part, out) in out.iter_mut().enumerate() {
         let first = part * BLOCK as usize;
         let block = &mut block[..(cols - first).min(BLOCK as usize)];
         load(x, dtype, start + first, block);
-        let mut lanes = [[0.0; 4]; LANES];
+        let mut lanes = [[R::default(); 4]; LANES];
         for values in block.chunks(LANES) {
             for (lane, &value) in lanes.iter_mut().zip(values) {
                 add(lane, value, missing);
             }
         }
-        *out = lanes.iter().fold([0.0; 4], |sum, lane| std::array::from_fn(|i| sum[i] + lane[i]));
+        *out = [R::default(); 4];
+        for lane in lanes {
+            out.iter_mut().zip(lane).for_each(|(sum, term)| *sum += term);
+        }
     }
 }
 
-fn floats_by_column(
+fn floats_by_column<R: Number>(
     x: &CpuArg<'_>,
     dtype: DType,
     start: usize,
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
     missing: bool,
-    out: &mut [[f32; 4]],
+    out: &mut [[R; 4]],
 ) {
-    let mut row_values = vec![0.0; out.len()];
-    out.fill([0.0; 4]);
+    let mut row_values = vec![R::default(); out.len()];
+    out.fill([R::default(); 4]);
     for row in rows {
         load(x, dtype, start + row * out.len(), &mut row_values);
         for (out, &value) in out.iter_mut().zip(&row_values) {

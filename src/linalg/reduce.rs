@@ -1,18 +1,15 @@
-//! Sums, sums of squares and counts: on the device in f32, or on the host in f64 for types that f32 does not hold.
+//! Sums, sums of squares and counts: in f32, or in f64 for types that f32 does not hold.
 
 use std::ops::Range;
-
-use rayon::prelude::*;
 
 use crate::{
     Element, Error, Result, Tensor,
     array::{elementwise::converted, sum_pairs},
     dtype::joined,
-    extent::to_usize,
+    extent::{blocks, to_usize},
     kernel::{Grid, small},
     kernels::reduce::{BLOCK, Params, REDUCE, WG, exact, spec},
     tensor::Pending,
-    waiting::install,
 };
 
 /// The sums over one row or column.
@@ -38,11 +35,12 @@ pub struct Stats {
 /// blocks of 1,024 elements, and the blocks are added as a [`BlockSum`](super::BlockSum) adds them.
 ///
 /// # Cost
-/// One pass over `x`, with 16 bytes a block on the device, and at most 32 bytes a row to the host. For f64, `u32` and `i32`, `x` is copied to
-/// the host, 32 MiB or one row at a time, and the device's threads add it up. Call [`Tensor::to_f32`] first to add on the device.
+/// One pass over `x`, with 16 bytes a block on the device (32 bytes for f64, `u32` and `i32`), and at most 32 bytes a row to the host. If the
+/// device does not [compute in f64](crate::Limits::f64), f64, `u32` and `i32` are copied to the host, 32 MiB or one row at a time, and its
+/// threads add them up. Call [`Tensor::to_f32`] first to add on the device.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when one row does not fit a binding.
+/// [`Error::Shape`] unless `x` is a matrix; [`Error::Limit`] when one row, or the sums of its blocks or columns, do not fit a binding.
 ///
 /// ```
 /// let device = teatime::Device::best()?;
@@ -74,8 +72,8 @@ pub fn column_stats<T: Element>(x: &Tensor<T>) -> Result<Vec<Stats>> {
     pending_column_stats(x, false)?.wait()
 }
 
-/// [`row_stats`] that enqueues, except for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, elements
-/// below 0 are left out of the sums and of the number of elements.
+/// [`row_stats`] that enqueues, except where the host adds; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 are
+/// left out of the sums and of the number of elements.
 ///
 /// # Errors
 /// As [`row_stats`].
@@ -83,8 +81,8 @@ pub fn pending_row_stats<T: Element>(x: &Tensor<T>, negative_is_missing: bool) -
     pending("row_stats", x, true, negative_is_missing)
 }
 
-/// [`column_stats`] that enqueues, except for f64, `u32` and `i32`; [`PendingStats::wait`] waits. With `negative_is_missing`, elements
-/// below 0 are left out of the sums and of the number of elements.
+/// [`column_stats`] that enqueues, except where the host adds; [`PendingStats::wait`] waits. With `negative_is_missing`, elements below 0 are
+/// left out of the sums and of the number of elements.
 ///
 /// # Errors
 /// As [`row_stats`].
@@ -149,24 +147,6 @@ impl PendingStats {
 }
 
 impl Stats {
-    /// Adds one element. NaN and infinity count as bad; a negative element is left out if `missing`.
-    fn add(&mut self, x: f64, missing: bool) {
-        if !x.is_finite() {
-            self.bad += 1;
-        } else if !(missing && x < 0.0) {
-            self.sum += x;
-            self.sum_squares += x * x;
-            self.count += 1;
-        }
-    }
-
-    /// Returns the sums of consecutive elements.
-    fn from_run<T: Element>(run: &[T], missing: bool) -> Self {
-        let mut stats = Self::default();
-        run.iter().for_each(|x| stats.add(x.to_f64(), missing));
-        stats
-    }
-
     /// Returns the sums with the sums of `other` added.
     fn with(self, other: Self) -> Self {
         Self {
@@ -188,56 +168,33 @@ fn whole(count: f64) -> u64 {
     count as u64
 }
 
-/// Does the work of [`pending_row_stats`] or [`pending_column_stats`].
-fn pending<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
-    if T::DTYPE.is_wide() { on_host(op, x, by_row, missing) } else { enqueue(op, x, by_row, missing) }
-}
-
 /// The number of bytes of rows that are copied to the host at once.
 const PIECE: u64 = if cfg!(test) { 64 << 10 } else { 32 << 20 };
-/// The number of elements of a row, of rows of a column, and of columns that a thread adds up at once.
-const RUN: usize = if cfg!(test) { 16 } else { 1024 };
 
-/// Returns the sums of each row or column in f64. Elements are added up in runs of `RUN` elements, and the runs in order.
-fn on_host<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
+/// Does the work of [`pending_row_stats`] or [`pending_column_stats`].
+fn pending<T: Element>(op: &'static str, x: &Tensor<T>, by_row: bool, missing: bool) -> Result<PendingStats> {
+    let (device, in_f64) = (x.device(), T::DTYPE.is_wide());
+    if !in_f64 || device.limits().f64 {
+        return enqueue(op, x, in_f64, [by_row, missing]);
+    }
     let [rows, cols] = x.matrix(op)?;
+    let host = device.host()?;
     let mut sums = vec![Stats::default(); to_usize(if by_row { rows } else { cols })];
-    let (step, width) = ((PIECE / (cols * T::DTYPE.size()).max(1)).max(1), to_usize(cols).max(1));
-    let device = x.device();
-    for first in (0..if cols > 0 { rows } else { 0 }).step_by(to_usize(step)) {
-        let part = x.rows(first..rows.min(first.saturating_add(step)))?.read()?;
-        install(device.pool()?, device.cancel(), || match by_row {
-            true => {
-                let lines = part.par_chunks_exact(width);
-                sums[to_usize(first)..].par_iter_mut().zip(lines).for_each(|(stats, row)| {
-                    let runs = row.par_chunks(RUN).map(|run| Stats::from_run(run, missing));
-                    *stats = runs.collect::<Vec<_>>().into_iter().fold(*stats, Stats::with);
-                });
-            }
-            false => sums.par_chunks_mut(RUN).enumerate().for_each(|(i, stats)| {
-                let runs = part.par_chunks(RUN * width).map(|run| {
-                    let mut run_sums = vec![Stats::default(); stats.len()];
-                    for row in run.chunks_exact(width) {
-                        let row = &row[i * RUN..];
-                        run_sums.iter_mut().zip(row).for_each(|(stats, x)| stats.add(x.to_f64(), missing));
-                    }
-                    run_sums
-                });
-                for run_sums in runs.collect::<Vec<_>>() {
-                    stats.iter_mut().zip(run_sums).for_each(|(stats, added)| *stats = stats.with(added));
-                }
-            }),
-        });
+    for piece in blocks(rows, (PIECE / (cols * T::DTYPE.size()).max(1)).max(1)) {
+        let part = x.rows(piece.clone())?.to_device(&host)?;
+        let more = enqueue(op, &part, in_f64, [by_row, missing])?.wait()?;
+        let first = if by_row { to_usize(piece.start) } else { 0 };
+        sums[first..].iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.with(more));
     }
     Ok(PendingStats(State::Here(sums)))
 }
 
-/// Enqueues the sums on the device, which reads elements as f32.
+/// Enqueues the sums on the device, which reads elements as f32, or as f64 with `in_f64`.
 pub(crate) fn enqueue<T: Element>(
     op: &'static str,
     x: &Tensor<T>,
-    by_row: bool,
-    missing: bool,
+    in_f64: bool,
+    [by_row, missing]: [bool; 2],
 ) -> Result<PendingStats> {
     let [rows, cols] = x.matrix(op)?;
     let exact = exact(T::DTYPE, by_row);
@@ -250,11 +207,10 @@ pub(crate) fn enqueue<T: Element>(
     let fits = by_row || by_x >= rows.min(BLOCK.into());
     let block = if fits { u64::from(BLOCK) } else { 1 << by_x.max(1).ilog2() };
     let parts = summed.div_ceil(block);
-    let mut out = Tensor::<u32>::empty(
-        x.device(),
-        &[if by_row { rows } else { parts }, if by_row { parts } else { cols }, 4],
-    )?;
-    let out_row = out.shape()[1] * 16;
+    let shape = if by_row { [rows, parts, 4] } else { [parts, cols, 4] };
+    let words = if in_f64 { 8 } else { 4 };
+    let mut out = Tensor::<u32>::empty(x.device(), &[shape[0], shape[1], words])?;
+    let out_row = shape[1] * 4 * words;
     let groups = u64::from(limits.groups_per_axis).saturating_pow(2);
     // A step is whole blocks of rows, so that a panel's partial sums are those of the whole matrix.
     let (step, out_step) = if by_row {
@@ -268,8 +224,8 @@ pub(crate) fn enqueue<T: Element>(
     };
     if step == 0 {
         return Err(Error::Limit {
-            what: "bytes in one row of a matrix",
-            requested: cols * T::DTYPE.size(),
+            what: "bytes in one row of a matrix, or of its sums",
+            requested: out_row.max(cols * T::DTYPE.size()),
             max: room,
         });
     }
@@ -277,22 +233,22 @@ pub(crate) fn enqueue<T: Element>(
     while row < rows && cols > 0 {
         let panel = row..rows.min(row.saturating_add(step));
         let out_rows = out_first..out.shape()[0].min(out_first.saturating_add(out_step));
-        launch(x, panel.clone(), &mut out, out_rows, [by_row, missing])?;
+        launch(x, panel.clone(), &mut out, out_rows, [in_f64, by_row, missing])?;
         (row, out_first) = (panel.end, out_first + out_step);
     }
     let lines = if by_row { [rows, parts, 4] } else { [1, parts, 4 * cols] };
-    Ok(PendingStats(match parts <= FEW {
-        true => {
-            let (len, parts) = (to_usize(len), to_usize(parts));
-            State::Blocks { words: out.download()?, exact, len, parts, adjacent: by_row }
-        }
-        false => {
-            // The sums of a block are integers that f32 holds.
-            let sums = if exact { converted(op, &out.cast::<i32>())? } else { out.cast() };
-            let pairs = sum_pairs(&sums, lines)?.download()?;
-            State::Lines { pairs, in_f64: limits.f64 }
-        }
-    }))
+    if parts <= FEW && !in_f64 {
+        let (len, parts) = (to_usize(len), to_usize(parts));
+        let state = State::Blocks { words: out.download()?, exact, len, parts, adjacent: by_row };
+        return Ok(PendingStats(state));
+    }
+    let pairs = match (exact, in_f64) {
+        // The sums of a block are integers that f32 holds.
+        (true, _) => sum_pairs(&converted::<f32, _>(op, &out.cast::<i32>())?, lines),
+        (false, false) => sum_pairs(&out.cast::<f32>(), lines),
+        (false, true) => sum_pairs(&out.into_elements::<f64>(&shape), lines),
+    };
+    Ok(PendingStats(State::Lines { pairs: pairs?.download()?, in_f64: limits.f64 }))
 }
 
 /// The maximum number of blocks of a line whose sums are downloaded and added up on the host: two sums take no more memory than the pairs of
@@ -300,15 +256,15 @@ pub(crate) fn enqueue<T: Element>(
 const FEW: u64 = 2;
 
 /// Launches the kernel once for the rows `rows`, which fit one launch. Writes to the rows `out_rows` of `out`.
-pub(crate) fn launch<T: Element>(
+fn launch<T: Element>(
     x: &Tensor<T>,
     rows: Range<u64>,
     out: &mut Tensor<u32>,
     out_rows: Range<u64>,
-    [by_row, missing]: [bool; 2],
+    [in_f64, by_row, missing]: [bool; 3],
 ) -> Result<()> {
     let cols = x.shape()[1];
-    let width = out.shape()[1] * 4;
+    let width = out.shape()[1] * out.shape()[2];
     let window = x.window(rows.start * cols..rows.end * cols);
     let target = out.window_mut(out_rows.start * width..out_rows.end * width);
     let count = rows.end - rows.start;
@@ -326,5 +282,6 @@ pub(crate) fn launch<T: Element>(
         count.div_ceil(BLOCK.into()) * cols.div_ceil(WG.into())
     };
     let grid = Grid::linear(groups, x.device().limits().groups_per_axis, count * cols)?;
-    x.device().launch(&REDUCE, &spec(T::DTYPE, by_row, missing), grid, &[window.arg, target.arg], &params)
+    let spec = spec(T::DTYPE, in_f64, by_row, missing);
+    x.device().launch(&REDUCE, &spec, grid, &[window.arg, target.arg], &params)
 }

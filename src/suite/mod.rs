@@ -40,6 +40,8 @@ mod lent;
 mod lent_cuda;
 mod matmul;
 mod names;
+#[cfg(feature = "zarr")]
+mod numpy;
 mod packed;
 pub(crate) mod packed_case;
 mod packed_gram;

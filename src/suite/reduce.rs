@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 
 use super::{
+    alone,
     data::{Sample, for_each_type, matrix, values},
     device_tests,
     tolerance::{Reference, assert_close, dot_of},
@@ -17,7 +18,7 @@ device_tests! {
     every_type, sizes_around_the_blocks, nan_and_infinity_are_bad,
     negative_is_missing, bytes_are_exact, two_runs_are_equal, empty,
     many_columns, f64_stays_f64, wrong_shape;
-    past_the_largest_grid,
+    past_the_largest_grid, what_is_transferred,
 }
 
 /// Returns the sum and the sum of squares of the finite values (without negative ones if `missing`), their number, and the number of the other
@@ -82,6 +83,10 @@ fn sizes_around_the_blocks(device: &Device) {
             for (rows, cols) in [(lines, n), (n, lines)] {
                 check_both::<f32>(device, rows, cols);
                 check_both::<i8>(device, rows, cols);
+                // A row of sums of f64 has to fit a binding of a device with low limits.
+                if cols < 2000 {
+                    check_both::<f64>(device, rows, cols);
+                }
             }
         }
     }
@@ -160,6 +165,27 @@ fn f64_stays_f64(device: &Device) {
     assert_eq!(row_stats(&x.to_f32().unwrap()).unwrap()[0].bad, 2);
 }
 
+/// Sums are transferred, but no matrix, except where f64 is added up on the host.
+fn what_is_transferred(device: &Device) {
+    fn of<T: Sample>(device: &Device) {
+        let (_, x) = matrix::<T>(device, 26, 3100, 30);
+        let moved = [row_stats, column_stats].map(|stats| {
+            let before = device.traffic();
+            stats(&x).unwrap();
+            (device.traffic() - before).to_host
+        });
+        let whole = 3100 * 30 * T::DTYPE.size();
+        let few = if T::DTYPE.is_wide() { 32 } else { 16 };
+        let here = !T::DTYPE.is_wide() || device.limits().f64;
+        assert_eq!(moved, if here { [3100 * few, 30 * 32] } else { [whole; 2] }, "{:?}", T::DTYPE);
+    }
+    let (device, _lock) = alone(device);
+    of::<f32>(&device);
+    of::<f64>(&device);
+    of::<u32>(&device);
+    of::<i32>(&device);
+}
+
 fn two_runs_are_equal(device: &Device) {
     let (_, x) = matrix::<f32>(device, 25, 3000, 12);
     assert_eq!(row_stats(&x).unwrap(), row_stats(&x).unwrap());
@@ -167,12 +193,16 @@ fn two_runs_are_equal(device: &Device) {
 }
 
 fn empty(device: &Device) {
-    let rows = Tensor::<f32>::zeros(device, &[3, 0]).unwrap();
-    assert_eq!(row_stats(&rows).unwrap(), vec![Stats::default(); 3]);
-    assert_eq!(column_stats(&rows).unwrap(), vec![]);
-    let columns = Tensor::<f32>::zeros(device, &[0, 3]).unwrap();
-    assert_eq!(row_stats(&columns).unwrap(), vec![]);
-    assert_eq!(column_stats(&columns).unwrap(), vec![Stats::default(); 3]);
+    fn of<T: Element>(device: &Device) {
+        let rows = Tensor::<T>::zeros(device, &[3, 0]).unwrap();
+        assert_eq!(row_stats(&rows).unwrap(), vec![Stats::default(); 3]);
+        assert_eq!(column_stats(&rows).unwrap(), vec![]);
+        let columns = Tensor::<T>::zeros(device, &[0, 3]).unwrap();
+        assert_eq!(row_stats(&columns).unwrap(), vec![]);
+        assert_eq!(column_stats(&columns).unwrap(), vec![Stats::default(); 3]);
+    }
+    of::<f32>(device);
+    of::<f64>(device);
 }
 
 /// Each row has one workgroup, and there are more than the 65,535 of a grid's axis.
@@ -207,8 +237,9 @@ fn threads_change_no_bit() {
     let run = |threads| {
         let options = crate::DeviceOptions { threads: Some(threads), ..Default::default() };
         let device = Device::open_with("cpu", &options).unwrap();
-        let (_, x) = matrix::<f32>(&device, 29, 3000, 40);
-        (row_stats(&x).unwrap(), column_stats(&x).unwrap())
+        let ((_, x), (_, wide)) =
+            (matrix::<f32>(&device, 29, 3000, 40), matrix::<f64>(&device, 29, 3000, 40));
+        [row_stats(&x), column_stats(&x), row_stats(&wide), column_stats(&wide)].map(Result::unwrap)
     };
     let expected = run(1);
     for threads in [2, 3, 5] {

@@ -2,10 +2,10 @@
 
 use faer::Mat;
 
-use super::{device_tests, spectrum::*};
+use super::{alone, device_tests, spectrum::*};
 use crate::{
     Device, Error, Real, Run, Tensor, assert_err,
-    linalg::{SignRule, Stop, SvdOptions, TruncatedSvd, host, svd, truncated_svd},
+    linalg::{SignRule, Stop, SvdOptions, TruncatedSvd, gram::gram, host, svd, truncated_svd},
     openings::assert_refused,
 };
 
@@ -14,6 +14,7 @@ device_tests!(
     truncated_sizes,
     signs,
     bad_values_are_named;
+    waits_and_downloads_of_any_height,
     any_condition_number,
     truncated_any_condition_number;
     truncated_small_values,
@@ -207,6 +208,30 @@ fn any_scale(dev: &Device) {
         let (name, options) = (format!("{scale:e} of f64"), SvdOptions::default());
         check_truncated_in::<f64>(&name, dev, &scaled, &spectrum, 3, &options);
         check_in::<f64>(&name, dev, &scaled, &spectrum);
+    }
+}
+
+/// Sums stay on the device, so that what is waited for and downloaded depends on the number of columns alone.
+fn waits_and_downloads_of_any_height(dev: &Device) {
+    fn of<R: Real>(dev: &Device) {
+        let [short, tall] = [4000, 8000].map(|rows| {
+            let x = upload::<R>(dev, random(rows, 20, 5).as_ref());
+            let before = dev.traffic();
+            gram(&x).unwrap();
+            let sums = dev.traffic() - before;
+            assert_eq!((sums.waits, sums.to_host, sums.to_device), (1, 8 * 20 * 20, 0), "{rows}");
+            let before = dev.traffic();
+            svd(&x).unwrap();
+            let whole = dev.traffic() - before;
+            (whole.waits, whole.to_host, whole.to_device)
+        });
+        assert_eq!(short, tall);
+        assert!(short.0 <= 10, "{} waits", short.0);
+    }
+    let (dev, _lock) = alone(dev);
+    of::<f32>(&dev);
+    if dev.limits().f64 {
+        of::<f64>(&dev);
     }
 }
 
