@@ -104,9 +104,8 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         // Under this rule NaN elements are left out, and infinite elements are not.
         let rule = Options { missing: Missing::Ignore, negative: false, ..*options };
         // The statistics are over finite elements, converted to f32.
-        let stats = |negative_is_missing| -> Result<[Vec<f64>; 2]> {
-            let stats =
-                reduce::enqueue("distance", self.x, false, [!self.by_column, negative_is_missing])?.wait()?;
+        let stats = |missing| -> Result<[Vec<f64>; 2]> {
+            let stats = reduce::enqueue("distance", self.x, false, [!self.by_column, missing])?.wait()?;
             let sizes = stats.iter().map(|stats| stats.sum_squares.sqrt()).collect();
             Ok([stats.iter().map(|stats| stats.count as f64).collect(), sizes])
         };
