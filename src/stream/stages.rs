@@ -19,7 +19,7 @@ use super::{
     planes::convert_planes,
 };
 use crate::{
-    Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result,
+    Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, WholeShard,
     timeline::{Span, Stage, Timeline},
 };
 
@@ -56,6 +56,8 @@ pub(super) struct Job {
     pub(super) kept: Option<Arc<KeptChunks>>,
     /// True if the chunk was among them.
     pub(super) was_kept: bool,
+    /// The chunk's shard, if it is read as a whole.
+    pub(super) whole: Option<Arc<WholeShard>>,
     /// The conversion, if it takes bit planes of the chunk.
     pub(super) planes: Option<Arc<dyn Convert>>,
     /// Flags of which either means that the result is no longer needed.
@@ -76,7 +78,13 @@ impl Job {
             return Ok(chunk);
         }
         let mut span = self.span(timeline, Stage::Fetch);
-        let fetched = self.unwinding(|| self.array.fetch(&self.index))?;
+        let fetched = self.unwinding(|| match &self.whole {
+            Some(shard) => self.array.fetch_from(shard, &self.index),
+            None => self.array.fetch(&self.index),
+        });
+        // The last of a shard's chunks to be fetched frees the shard.
+        self.whole = None;
+        let fetched = fetched?;
         span.bytes = bytes(&fetched);
         drop(span);
         Ok(fetched)

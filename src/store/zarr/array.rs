@@ -3,7 +3,8 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    io::ErrorKind,
+    io::{self, ErrorKind},
+    ops::Range,
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -15,14 +16,15 @@ use std::{
 use zarrs::array::ChunkKeyEncoding;
 
 use super::{
-    chain::Chain,
-    guard::{Decoded, Fault, Size},
+    guard::{Decoded, Fault, Size, buffer},
     json, layout,
     metadata::{self, Element, Metadata},
-    shard::Fill,
+    shard::{Index, Indexes, Shard, slice},
 };
 use crate::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Result, StoredType,
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Result, Shards,
+    StoredType, WholeShard,
+    extent::to_usize,
     store::{BitPlanes, Storage, StorageOptions, StoredBytes, Value, open_storage, storage::join},
 };
 
@@ -35,6 +37,8 @@ pub(crate) struct StoredArray {
     name: String,
     pub(crate) metadata: Metadata,
     looked: Looked,
+    /// The indexes of shards, if chunks are in these.
+    indexes: Indexes,
 }
 
 /// The chunks that the storage had, among the fetched chunks.
@@ -51,8 +55,8 @@ impl StoredArray {
     pub(crate) fn open(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
         let path = json::path_within(&**storage, path)?;
         let metadata = metadata::read(&**storage, &path)?;
-        let (name, storage, looked) = (storage.place(&path), Arc::clone(storage), Looked::default());
-        Ok(Self { name, path, storage, metadata, looked })
+        let (name, storage) = (storage.place(&path), Arc::clone(storage));
+        Ok(Self { name, path, storage, metadata, looked: Looked::default(), indexes: Indexes::default() })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -69,53 +73,128 @@ impl StoredArray {
         }
     }
 
-    /// Reads the bytes of one chunk; the result has no bytes if the chunk is missing.
-    ///
-    /// Until a chunk is found under the name that the metadata give, this also tries the [other](Metadata::other_keys) name: some writers
-    /// of version 2 have omitted `dimension_separator`.
-    pub(crate) fn fetch(&self, index: &[u64]) -> Decoded<FetchedChunk> {
+    /// Reads the bytes of one chunk; the result has no bytes if the chunk is missing. If chunks are in shards, reads a range of the shard, or
+    /// the `whole` shard.
+    pub(crate) fn fetch(&self, index: &[u64], whole: Option<&WholeShard>) -> Decoded<FetchedChunk> {
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
             return Err(format!("outside the grid of {grid:?} chunks").into());
         }
         let start = Instant::now();
-        let mut bytes = self.get(&self.metadata.keys, index)?;
-        let Looked { there, other_names, absent } = &self.looked;
-        if bytes.is_none()
-            && (other_names.load(Relaxed) || !there.load(Relaxed))
-            && let Some(keys) = &self.metadata.other_keys
-        {
-            bytes = self.get(keys, index)?;
-            other_names.fetch_or(bytes.is_some(), Relaxed);
-        }
-        if bytes.is_some() {
-            there.store(true, Relaxed);
-        } else {
+        let bytes = match &self.metadata.shard {
+            Some(shard) => self.get_from(shard, index, whole)?,
+            None => self.look(index, |key| self.get(key))?,
+        };
+        if bytes.is_none() {
             let number =
                 index.iter().zip(&grid).fold(0u64, |at, (i, n)| at.wrapping_mul(*n).wrapping_add(*i));
-            let mut absent = absent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
             *absent.entry(number / 64).or_default() |= 1 << (number % 64);
         }
         Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
     }
 
-    /// Reads the bytes of a chunk by its name; `None` if there is no such chunk.
-    fn get(&self, keys: &ChunkKeyEncoding, index: &[u64]) -> Decoded<Option<StoredBytes>> {
-        let key = join(&self.path, keys.encode(index).as_str());
-        let cap = self.metadata.chain.encoded_cap(&self.metadata.spec);
-        match self.storage.get(&key, cap as u64) {
+    /// Looks for the value of a chunk or shard under the name that the metadata give. Until one is found so, this also tries the
+    /// [other](Metadata::other_keys) name: some writers of version 2 have omitted `dimension_separator`.
+    fn look<T>(&self, index: &[u64], look: impl Fn(&str) -> Decoded<Option<T>>) -> Decoded<Option<T>> {
+        let look = |keys: &ChunkKeyEncoding| look(&join(&self.path, keys.encode(index).as_str()));
+        let Looked { there, other_names, .. } = &self.looked;
+        let mut found = look(&self.metadata.keys)?;
+        if found.is_none()
+            && (other_names.load(Relaxed) || !there.load(Relaxed))
+            && let Some(keys) = &self.metadata.other_keys
+        {
+            found = look(keys)?;
+            other_names.fetch_or(found.is_some(), Relaxed);
+        }
+        there.fetch_or(found.is_some(), Relaxed);
+        Ok(found)
+    }
+
+    /// Reads a value; `None` if there is none.
+    fn get(&self, key: &str) -> Decoded<Option<StoredBytes>> {
+        let most = self.metadata.value_bytes();
+        match self.storage.get(key, most) {
             Ok(Value::Bytes(bytes)) => Ok(Some(bytes)),
             Ok(Value::Absent) => Ok(None),
-            Ok(Value::Large(bytes)) => Err(Size::AtMost(cap).exceeded(bytes, "its file has")),
-            Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(Fault::Memory(cap as u64)),
-            Err(error) => Err(format!("cannot be read: {error}").into()),
+            Ok(Value::Large(bytes)) => Err(Size::AtMost(to_usize(most)).exceeded(bytes, "its file has")),
+            Err(error) => Err(unread(&error, most)),
+        }
+    }
+
+    /// Reads a chunk from its shard: from `whole`, if the shard is read as a whole, or else by its range.
+    fn get_from(
+        &self,
+        shard: &Shard,
+        index: &[u64],
+        whole: Option<&WholeShard>,
+    ) -> Decoded<Option<StoredBytes>> {
+        let (outer, number) = shard.find(index);
+        let known = self.indexes.known(shard, &outer);
+        let place = || {
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut whole = whole.map(WholeShard::bytes);
+            if known.is_none() || matches!((&*known, &whole), (Some(Some(_)), Some(whole)) if whole.is_none())
+            {
+                // If the index was dropped, it is read anew, but not the shard.
+                let whole = whole.as_deref_mut().filter(|whole| whole.is_none());
+                *known = Some(self.index_of(shard, &outer, whole)?);
+            }
+            let Some(Some(Index { key, chunks })) = &*known else { return Ok(None) };
+            let Some(place) = shard.range(chunks, number) else { return Ok(None) };
+            let Some(whole) = whole.as_deref().and_then(Option::as_deref) else {
+                let key = key.clone();
+                drop(known);
+                return self.range(&key, place).map(Some);
+            };
+            let part = whole.get(to_usize(place.start)..to_usize(place.end)).ok_or("it has changed")?;
+            let mut bytes = buffer(part.len())?;
+            bytes.extend_from_slice(part);
+            Ok(Some(StoredBytes::Owned(bytes)))
+        };
+        place().map_err(|fault: Fault| fault.in_part(&format!("shard {}", self.metadata.keys.encode(&outer))))
+    }
+
+    /// Reads the index of a shard: by its range, or as a part of the `whole` shard, which then is there. `None` if there is no shard.
+    fn index_of(
+        &self,
+        shard: &Shard,
+        outer: &[u64],
+        whole: Option<&mut Option<StoredBytes>>,
+    ) -> Decoded<Option<Index>> {
+        if let Some(whole) = whole {
+            let found = self.look(outer, |key| Ok(self.get(key)?.map(|bytes| (key.to_owned(), bytes))))?;
+            let Some((key, bytes)) = found else { return Ok(None) };
+            let size = bytes.len() as u64;
+            let chunks = shard.index(slice(&bytes, shard.index_range(size)?), size)?;
+            *whole = Some(bytes);
+            return Ok(Some(Index { key, chunks }));
+        }
+        let size = |key: &str| match self.storage.size(key) {
+            Ok(size) => Ok(size.map(|size| (key.to_owned(), size))),
+            Err(error) => Err(unread(&error, 0)),
+        };
+        let Some((key, size)) = self.look(outer, size)? else { return Ok(None) };
+        let encoded = self.range(&key, shard.index_range(size)?)?;
+        Ok(Some(Index { key, chunks: shard.index(&encoded, size)? }))
+    }
+
+    /// Reads the bytes of a value that are in a range.
+    fn range(&self, key: &str, range: Range<u64>) -> Decoded<StoredBytes> {
+        let len = range.end - range.start;
+        if len == 0 {
+            return Ok(StoredBytes::Owned(Vec::new()));
+        }
+        match self.storage.get_range(key, range) {
+            Ok(Value::Bytes(bytes)) if bytes.len() as u64 == len => Ok(bytes),
+            Ok(_) => Err("it is gone, or cut short".into()),
+            Err(error) => Err(unread(&error, len)),
         }
     }
 
     /// True if storage holds the elements of chunks as they are.
     fn opens_chunks(&self) -> bool {
-        matches!(&self.metadata.chain, Chain::Plain(codecs) if codecs.is_plain())
-            && self.storage.opens_values()
+        self.metadata.shard.is_none() && self.metadata.codecs.is_plain() && self.storage.opens_values()
     }
 
     /// Opens a chunk; `None` if it is missing or has another number of bytes than its elements.
@@ -139,24 +218,30 @@ impl StoredArray {
         Some(OpenChunk::new(file, range.start, bytes / rows.max(1), rows))
     }
 
-    /// Decodes one fetched chunk; returns `None` if it is missing. `fill` is called for inner chunks. If `leave` is true, bit planes of
-    /// one-byte elements stay, and are returned.
+    /// Returns the shards that chunks are in, if they are.
+    pub(crate) fn shards(&self) -> Option<Shards> {
+        let shard = self.metadata.shard.as_ref()?;
+        let shards = self.metadata.grid().into_iter().zip(&shard.grid).map(|(n, chunks)| n.div_ceil(*chunks));
+        let index_bytes = Indexes::most_bytes(shard, shards.fold(1, u64::saturating_mul));
+        Some(Shards { chunks: shard.grid.clone(), bytes: shard.bytes, index_bytes })
+    }
+
+    /// Decodes one fetched chunk; returns `None` if it is missing. If `leave` is true, bit planes of one-byte elements stay, and are
+    /// returned.
     pub(crate) fn decode(
         &self,
-        index: &[u64],
         fetched: FetchedChunk,
-        fill: Fill<'_, '_>,
         leave: bool,
     ) -> Decoded<Option<(DecodedChunk, Option<BitPlanes>)>> {
         let start = Instant::now();
         let Some(encoded) = fetched.bytes else { return Ok(None) };
-        let (stored, extent) = (encoded.len() as u64, self.metadata.extent(index));
+        let stored = encoded.len() as u64;
         let encoded = match encoded {
             StoredBytes::Owned(bytes) => Cow::Owned(bytes),
             StoredBytes::Shared(ref bytes) => Cow::Borrowed(&**bytes),
         };
-        let Metadata { spec, chain, .. } = &self.metadata;
-        let (bytes, planes) = metadata::guarded(|| chain.decode(encoded, spec, &extent, fill, leave))?;
+        let Metadata { spec, codecs, .. } = &self.metadata;
+        let (bytes, planes) = metadata::guarded(|| codecs.decode(encoded, spec, leave))?;
         Ok(Some((DecodedChunk { bytes, stored, read: fetched.read, decode: start.elapsed() }, planes)))
     }
 
@@ -174,10 +259,19 @@ impl StoredArray {
     }
 }
 
+/// Returns the fault of a value, or of a part of it with at most `bytes` bytes, that cannot be read.
+fn unread(error: &io::Error, bytes: u64) -> Fault {
+    match error.kind() {
+        ErrorKind::OutOfMemory => Fault::Memory(bytes),
+        _ => format!("cannot be read: {error}").into(),
+    }
+}
+
 /// A numeric array of a Zarr v2 or v3 store.
 ///
 /// Reads each chunk as a whole on the calling thread, and starts no threads of its own. Codecs: blosc, zstd, gzip, zlib, crc32c,
-/// transpose (and v2's order `F`), and `sharding_indexed`, whose shards are the chunks.
+/// transpose (and v2's order `F`), and `sharding_indexed`, whose inner chunks are the chunks: each is read by its range of the shard, or from the
+/// [whole shard](ChunkedArray::fetch_from).
 ///
 /// A damaged or hostile chunk is an [`Error::Chunk`], never a panic, an abort or a huge allocation: claimed sizes are checked before they
 /// are used. Only gzip, zlib, crc32c, and zstd frames with a checksum detect every changed byte. Blosc and uncompressed chunks have no
@@ -270,7 +364,7 @@ impl ZarrArray {
     ) -> Result<(DecodedChunk, Option<BitPlanes>)> {
         let fill = (self.missing == MissingChunk::Fill).then_some(self.inner.metadata.fill.as_slice());
         let read = fetched.read;
-        let chunk = self.inner.decode(index, fetched, &mut |_| fill, leave);
+        let chunk = self.inner.decode(fetched, leave);
         let chunk = chunk.and_then(|chunk| match (chunk, fill) {
             (Some(chunk), _) => Ok(chunk),
             (None, Some(fill)) => {
@@ -287,9 +381,10 @@ impl ZarrArray {
         &self.inner.metadata.dimensions
     }
 
-    /// Returns the extents of a chunk within a shard, if the [chunks](ChunkedArray::chunk_shape) are shards.
-    pub fn inner_chunk_shape(&self) -> Option<Vec<u64>> {
-        self.inner.metadata.chain.inner_chunk()
+    /// Returns the extents of a shard, if the [chunks](ChunkedArray::chunk_shape) are in shards.
+    pub fn shard_shape(&self) -> Option<Vec<u64>> {
+        let Metadata { chunk_shape, shard, .. } = &self.inner.metadata;
+        Some(chunk_shape.iter().zip(&shard.as_ref()?.grid).map(|(extent, n)| extent * n).collect())
     }
 }
 
@@ -315,11 +410,11 @@ impl ChunkedArray for ZarrArray {
     }
 
     fn fetched_bytes(&self) -> u64 {
-        self.inner.metadata.chain.fetched(&self.inner.metadata.spec)
+        self.inner.metadata.codecs.fetched(&self.inner.metadata.spec)
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.inner.metadata.chain.scratch(&self.inner.metadata.spec)
+        self.inner.metadata.codecs.scratch(&self.inner.metadata.spec)
     }
 
     fn fetches(&self) -> usize {
@@ -339,7 +434,15 @@ impl ChunkedArray for ZarrArray {
     }
 
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
-        self.inner.fetch(index).map_err(|fault| self.error(index, fault))
+        self.inner.fetch(index, None).map_err(|fault| self.error(index, fault))
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        self.inner.shards()
+    }
+
+    fn fetch_from(&self, shard: &WholeShard, index: &[u64]) -> Result<FetchedChunk> {
+        self.inner.fetch(index, Some(shard)).map_err(|fault| self.error(index, fault))
     }
 
     fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {

@@ -4,7 +4,6 @@
 
 mod array;
 mod attributes;
-mod chain;
 mod codec;
 mod column;
 #[cfg(feature = "remote")]
