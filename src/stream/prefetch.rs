@@ -266,7 +266,10 @@ impl<'a> Prefetch<'a> {
 
     /// Returns the shard of a chunk that is started for the first time, if the shard is to be read as a whole.
     fn whole_shard(&mut self, array: usize, index: &[u64]) -> Option<Arc<WholeShard>> {
-        let (shard, wanted) = self.plan.mostly_wanted(array, index).filter(|_| self.most_whole > 0)?;
+        if self.most_whole == 0 {
+            return None;
+        }
+        let (shard, wanted) = self.plan.mostly_wanted(array, index)?;
         let mut entry = match self.shards.entry(shard) {
             Entry::Occupied(entry) => entry,
             Entry::Vacant(entry) => {

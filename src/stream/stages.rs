@@ -70,6 +70,8 @@ impl Job {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
+        // The last of a shard's chunks to be fetched frees the shard.
+        let whole = self.whole.take();
         let bytes = |chunk: &FetchedChunk| chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let bytes = |chunk: &FetchedChunk| bytes(chunk) + chunk.parts.iter().map(bytes).sum::<u64>();
         if let Some(chunk) = self.kept.as_ref().and_then(|kept| kept.get(self.key.1)) {
@@ -78,13 +80,10 @@ impl Job {
             return Ok(chunk);
         }
         let mut span = self.span(timeline, Stage::Fetch);
-        let fetched = self.unwinding(|| match &self.whole {
+        let fetched = self.unwinding(|| match &whole {
             Some(shard) => self.array.fetch_from(shard, &self.index),
             None => self.array.fetch(&self.index),
-        });
-        // The last of a shard's chunks to be fetched frees the shard.
-        self.whole = None;
-        let fetched = fetched?;
+        })?;
         span.bytes = bytes(&fetched);
         drop(span);
         Ok(fetched)

@@ -18,6 +18,7 @@ mod new_store;
 mod node;
 mod shard;
 mod spec;
+mod stored;
 mod writer;
 
 #[cfg(feature = "remote")]

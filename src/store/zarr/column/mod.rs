@@ -6,11 +6,11 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use self::values::{Values, fill, parse};
 use super::{
-    array::StoredArray,
     codec::MAX_TEXT_BYTES,
     guard::{Decoded, Fault},
     metadata::Metadata,
     node::Node,
+    stored::StoredArray,
 };
 use crate::{Budget, Error, Result, WholeShard, extent::to_usize, store::Storage};
 

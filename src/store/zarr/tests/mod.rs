@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
 
 pub(crate) use self::read::{index_codecs, shard_codecs};
-use super::{array::StoredArray, *};
+use super::{stored::StoredArray, *};
 use crate::{
     ChunkedArray, DecodedChunk, Error, LookedFor, MissingChunk,
     store::{Folder, Storage},
