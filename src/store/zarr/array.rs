@@ -17,8 +17,8 @@ use crate::{
 /// A numeric array of a Zarr v2 or v3 store.
 ///
 /// Reads each chunk as a whole on the calling thread, and starts no threads of its own. Codecs: blosc, zstd, gzip, zlib, crc32c,
-/// transpose (and v2's order `F`), and `sharding_indexed`, whose inner chunks are the chunks: each is read by its range of the shard, or from the
-/// [whole shard](ChunkedArray::fetch_from).
+/// transpose (and v2's order `F`), and `sharding_indexed`, whose inner chunks are the chunks: each is read by its range of the shard, or
+/// from the [whole shard](ChunkedArray::fetch_from).
 ///
 /// A damaged or hostile chunk is an [`Error::Chunk`], never a panic, an abort or a huge allocation: claimed sizes are checked before they
 /// are used. Only gzip, zlib, crc32c, and zstd frames with a checksum detect every changed byte. Blosc and uncompressed chunks have no

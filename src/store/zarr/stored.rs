@@ -71,8 +71,8 @@ impl StoredArray {
         }
     }
 
-    /// Reads the bytes of one chunk; the result has no bytes if the chunk is missing. If chunks are in shards, reads a range of the shard, or
-    /// the `whole` shard.
+    /// Reads the bytes of one chunk; the result has no bytes if the chunk is missing. If chunks are in shards, reads a range of the shard,
+    /// or the `whole` shard.
     pub(crate) fn fetch(&self, index: &[u64], whole: Option<&WholeShard>) -> Decoded<FetchedChunk> {
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
