@@ -1,10 +1,6 @@
 //! Tests of shards: which bytes are read of them, and in what memory.
 
-use std::{
-    io,
-    ops::Range,
-    sync::{Mutex, atomic::Ordering::Relaxed},
-};
+use std::{io, ops::Range, sync::Mutex};
 
 use super::*;
 use crate::{
@@ -52,7 +48,6 @@ fn noted(scratch: &Scratch) -> (Arc<ZarrArray>, Arc<Noted>) {
     let storage = Arc::clone(&noted) as Arc<dyn Storage>;
     let array = Arc::new(ZarrArray::open_in(&storage, "a", MissingChunk::Error).unwrap());
     noted.asked.lock().unwrap().clear();
-    noted.map.bytes.store(0, Relaxed);
     (array, noted)
 }
 
