@@ -151,7 +151,8 @@ fn memory_is_by_chunk() {
     // Memory for a whole shard is used only if nothing else needs it.
     assert!(sharded.ahead(2) > plain.ahead(2) + (1 << 20));
     let shards = |bytes| sharded.at_once(2, 32, bytes).shards;
-    assert_eq!(shards(sharded.largest_need() + plain.ahead(2)), 0);
+    let [least, bytes] = [sharded.largest_need() + plain.ahead(2), sharded.array(0).shards().unwrap().bytes];
+    assert_eq!((shards(least + bytes - 1), shards(least + bytes)), (0, 1));
     assert_eq!(shards(sharded.largest_need() + sharded.ahead(2)), 1);
     let mut blocks = Blocks::new(&sharded, cpu(), 32, sharded.largest_need(), &Cancel::default()).unwrap();
     for row in 0..32_usize {
@@ -185,6 +186,13 @@ fn indexes_are_bounded() {
         let indexes = asked.iter().filter(|(_, range)| *range == Some(0..16 << 20));
         assert_eq!(indexes.count(), read, "{index}");
     }
+    // A whole shard stays where its index was dropped.
+    let whole = WholeShard::default();
+    for index in [0, count, 0] {
+        let fetched = if index == 0 { array.fetch_from(&whole, &[0]) } else { array.fetch(&[index]) };
+        assert_eq!(fetched.unwrap().bytes.as_deref(), Some(&[7][..]));
+    }
+    assert_eq!(noted.asked.lock().unwrap().iter().filter(|(_, range)| range.is_none()).count(), 1);
     assert_eq!(array.shards().unwrap().index_bytes, (16 << 20) + 384);
 }
 
