@@ -53,10 +53,11 @@ pub(crate) fn check(bed: &BedFile) -> Result<Option<String>, Failure> {
 
 fn calls_behind(bed: &BedFile, by_variant: bool, row: u64, columns: u64) -> Failure {
     let columns = text::count(columns);
-    let (what, kind, table) =
-        if by_variant { ("variant", "samples", "fam") } else { ("sample", "variants", "bim") };
-    let (path, table) = (bed.path().display(), bed.path().with_extension(table));
-    let table = table.display();
+    let (what, kind, table) = match by_variant {
+        true => ("variant", "samples", bed.fam()),
+        false => ("sample", "variants", bed.bim()),
+    };
+    let (path, table) = (bed.path().display(), table.display());
     Failure::Error(format!(
         "{path}: {what} {row} has calls after the {columns} {kind} of {table}, where a .bed has zeros: {table} lacks \
          lines or is of other files"
@@ -69,7 +70,7 @@ fn no_calls(bed: &BedFile, samples: usize, variants: u64) -> String {
     let names: Vec<_> = names.iter().map(|sample| format!("{} {}", sample.family, sample.id)).collect();
     let (last, have) =
         if samples == 1 { ("sample".to_owned(), "has") } else { (format!("{samples} samples"), "have") };
-    let (variants, fam) = (text::plural(variants, "variant"), bed.path().with_extension("fam"));
+    let (variants, fam) = (text::plural(variants, "variant"), bed.fam());
     format!(
         "the last {last} of {}, {}, {have} two copies of A1 in each of the first {variants}, as where a .fam has lines too \
          many",

@@ -37,6 +37,11 @@ pub(crate) struct ListArgs {
 }
 
 impl ListArgs {
+    /// Returns true if files choose variants.
+    pub(crate) fn choose_variants(&self) -> bool {
+        self.extract.is_some() || self.exclude.is_some()
+    }
+
     /// Selects the samples that --keep and --remove leave.
     pub(crate) fn take_samples(&self, stores: &mut Stores, run: &Run) -> Result<(), Failure> {
         let every = 0..stores.samples.len() as u64;
@@ -64,12 +69,12 @@ impl ListArgs {
         let mut left: Vec<Range<u64>> = stores.genotypes.selected().collect();
         for (option, path) in [("--extract", &self.extract), ("--exclude", &self.exclude)] {
             let Some(path) = path else { continue };
-            let (file, kind) = kind(path);
+            let (file, kind) = VariantListKind::of_argument(path);
             let list = VariantList::read(file, kind, &run.memory)?;
-            let listed = list.find(&stores.sources(), &left, karyotype, &run.cancel)?;
+            let listed = list.find(&stores.sources(), &left, Some(karyotype), &run.cancel)?;
             left = stores.choose((option, path, "variant"), listed, left)?;
         }
-        if self.extract.is_none() && self.exclude.is_none() {
+        if !self.choose_variants() {
             return Ok(());
         }
         stores.stores.iter().for_each(|store| store.forget_variants());
@@ -94,8 +99,7 @@ impl Stores {
         left: Vec<Range<u64>>,
     ) -> Result<Vec<Range<u64>>, Failure> {
         let count = |rows: &[Range<u64>]| rows.iter().map(|rows| rows.end - rows.start).sum();
-        let takes = ["--keep", "--extract"].contains(&option);
-        let after = if takes { std::mem::take(&mut listed.rows) } else { listed.others(&left) };
+        let after = listed.choose(&left, ["--remove", "--exclude"].contains(&option));
         // The record has no rows.
         listed.rows = Vec::new();
         let path = path.to_path_buf();
@@ -123,18 +127,6 @@ impl Stores {
         let bounds = self.genotypes.selected().flat_map(|rows| [rows.start, rows.end]);
         format!(" chosen {:016x}", bounds.fold(names, |state, bound| digest(state, &bound.to_le_bytes())))
     }
-}
-
-/// Returns the file that an argument of --extract names, and what it lists.
-fn kind(path: &Path) -> (PathBuf, VariantListKind) {
-    let text = path.to_string_lossy();
-    for (prefix, kind) in [("bed0:", VariantListKind::Bed0), ("bed1:", VariantListKind::Bed1)] {
-        if let Some(file) = text.strip_prefix(prefix) {
-            return (file.into(), kind);
-        }
-    }
-    let is_bed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed"));
-    (path.to_path_buf(), if is_bed { VariantListKind::Bed0 } else { VariantListKind::Ids })
 }
 
 #[cfg(test)]

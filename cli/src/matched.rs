@@ -12,6 +12,8 @@ pub(crate) struct Matched {
     pub(crate) counts: MatchCounts,
     /// The name of the reference in messages.
     pub(crate) reference: &'static str,
+    /// The number of the reference's variants that the stores lack and that are taken as homozygous reference.
+    pub(crate) as_reference: u64,
 }
 
 impl Matched {
@@ -21,6 +23,7 @@ impl Matched {
         let how = some(&[
             (swapped, "of them with alleles swapped"),
             (fewer_alleles, "by those of their alleles that the stores name"),
+            (self.as_reference, "not in the stores taken as homozygous reference"),
         ]);
         let reasons = self.reasons();
         let left = if reasons.is_empty() { reasons } else { format!("; {reasons}") };
@@ -82,7 +85,7 @@ impl Matched {
         let ReferenceCounts { absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
             self.counts.reference;
         let mut reasons = some(&[
-            (absent, "not in the stores"),
+            (absent - self.as_reference, "not in the stores"),
             (other_alleles, "there with other alleles or none"),
             (repeated, &format!("repeated in {}", self.reference)),
             (ambiguous, FITS),
@@ -132,12 +135,15 @@ mod tests {
         (own.absent, own.other_alleles, own.nowhere, own.doubled_id) = (60, 1, 2, 7);
         let own = &mut counts.genotypes;
         (own.not_in_reference, own.ambiguous) = (1001, 5);
-        let mut matched = Matched { counts, reference: "the loadings" };
+        let mut matched = Matched { counts, reference: "the loadings", as_reference: 0 };
         let left = "60 not in the stores, 1 there with other alleles or none, 2 without an id, 7 of an id that occurs more \
                     than once";
         assert_eq!(matched.used(), format!("1,100 used, 1 of them with alleles swapped; {left}"));
         let ignored = "of the stores, 1,001 not in the loadings, 5 with alleles that fit several";
         assert_eq!(matched.ignored(), ignored);
+        matched.as_reference = 50;
+        let used = "1,100 used, 1 of them with alleles swapped, 50 not in the stores taken as homozygous reference; 10 not in";
+        assert!(matched.used().starts_with(used), "{}", matched.used());
         assert!(matched.unsure().unwrap().starts_with("3 variants matched by position alone"));
         let why = |matched: &Matched| matched.check(Path::new("l.tsv")).unwrap_err().to_string();
         matched.counts.unknown_repeated = 1;

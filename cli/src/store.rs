@@ -5,7 +5,7 @@ use std::{ops::Range, path::Path, sync::Arc};
 use teatime::{Budget, ChunkedArray, Error, MissingChunk};
 use teatime_genotype::{
     DoubtfulColumn, GenotypeStore, Variant, VariantSource,
-    bed::{BedFile, Sample},
+    bed::{BedFile, BedOptions, Sample},
 };
 
 use crate::{failure::Failure, foreign, remote};
@@ -30,9 +30,10 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Opens the PLINK .bed that `path` names, with or without its extension, or else a Zarr store.
+    /// Opens the PLINK .bed that `path` names, with or without its extension and with the tables of `tables`, or else a Zarr store.
     pub(crate) fn open(
         path: &Path,
+        tables: &BedOptions,
         array: Option<&str>,
         missing: MissingChunk,
         memory: Budget,
@@ -51,7 +52,7 @@ impl Store {
             let why = format!("--array names an array of a Zarr store, and {} is a .bed", path.display());
             return Err(Failure::Usage(why));
         }
-        Ok(Self::Plink(BedFile::open(path)?))
+        Ok(Self::Plink(BedFile::open_with(path, tables)?))
     }
 
     /// Frees the memory of variants that is kept for reading the next range.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use teatime::{Device, MissingChunk, Run};
-use teatime_genotype::{GenotypeKind, call_ploidies};
+use teatime_genotype::{GenotypeKind, bed::BedOptions, call_ploidies};
 
 use crate::{
     args::{Named, default_of, named},
@@ -31,6 +31,12 @@ pub(crate) struct StoreArgs {
     /// in the order given
     #[arg(value_name = "STORE", required = true, value_parser = input())]
     paths: Vec<PathBuf>,
+    /// Table of variants of the .bed, where it is not the .bim beside it
+    #[arg(long, value_name = "FILE")]
+    bim: Option<PathBuf>,
+    /// Table of samples of the .bed, where it is not the .fam beside it
+    #[arg(long, value_name = "FILE")]
+    fam: Option<PathBuf>,
     /// Path of the genotype array within each store, where it has another name
     #[arg(long, value_name = "PATH")]
     array: Option<String>,
@@ -65,13 +71,22 @@ pub(crate) struct StoreArgs {
     #[command(flatten)]
     contigs: ContigArgs,
     #[command(flatten)]
-    lists: ListArgs,
+    pub(crate) lists: ListArgs,
 }
 
 impl StoreArgs {
     /// Opens the stores, without reading genotypes, and selects the requested samples and variants.
     pub(crate) fn open(&self, run: &Run) -> Result<Stores, Failure> {
-        let mut stores = self.stores(&self.paths, self.array.as_deref(), self.counted_allele, run)?;
+        let mut tables = BedOptions::default();
+        (tables.bim, tables.fam) = (self.bim.clone(), self.fam.clone());
+        for (option, table) in [("--bim", &tables.bim), ("--fam", &tables.fam)] {
+            if table.is_some() && !matches!(&self.paths[..], [path] if is_bed(path)) {
+                return Err(Failure::Usage(format!(
+                    "{option} is the table of one .bed, which has to be the only store"
+                )));
+            }
+        }
+        let mut stores = self.stores(&self.paths, tables, self.array.as_deref(), self.counted_allele, run)?;
         self.lists.take_samples(&mut stores, run)?;
         stores.take(&self.contigs, &run.cancel)?;
         self.lists.take_variants(&mut stores, run)?;
@@ -82,18 +97,19 @@ impl StoreArgs {
     /// .bed may count either allele.
     pub(crate) fn open_other(&self, path: &Path, run: &Run) -> Result<Stores, Failure> {
         let array = self.array.as_deref().filter(|_| !is_bed(path));
-        self.stores(&[path.to_path_buf()], array, None, run)
+        self.stores(&[path.to_path_buf()], BedOptions::default(), array, None, run)
     }
 
     fn stores(
         &self,
         paths: &[PathBuf],
+        tables: BedOptions,
         array: Option<&str>,
         counted: Option<CountedAllele>,
         run: &Run,
     ) -> Result<Stores, Failure> {
         let (missing, any_ploidy) = (self.missing_chunk, self.ploidy_mismatch);
-        let mut stores = Stores::open(paths, &Opening { array, missing, counted, any_ploidy }, run)?;
+        let mut stores = Stores::open(paths, &Opening { array, missing, counted, any_ploidy, tables }, run)?;
         stores.genotypes =
             stores.genotypes.nan_is_missing(self.nan_missing).dosages_are_bounded(self.bounded_dosages);
         Ok(stores)

@@ -8,7 +8,7 @@ use std::{
 use teatime::{Cancel, Device, MissingChunk, Run};
 use teatime_genotype::{
     DoubtfulColumn, GenotypeKind, Genotypes, Karyotype, Match, Variant, VariantCounts, VariantIndex,
-    VariantMatches, VariantSource,
+    VariantMatches, VariantSource, bed::BedOptions,
 };
 
 use crate::{
@@ -34,6 +34,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) counted: Option<CountedAllele>,
     /// True if calls may have any ploidy; otherwise all stores have to hold the same number of alleles in a call.
     pub(crate) any_ploidy: bool,
+    /// The tables of the .bed, if they have other names than it.
+    pub(crate) tables: BedOptions,
 }
 
 /// The stores of a run, which have the same samples; their variants are appended in order.
@@ -63,12 +65,12 @@ pub(crate) struct Stores {
 impl Stores {
     /// Opens the stores and reads metadata and sample names, but no genotypes.
     pub(crate) fn open(paths: &[PathBuf], opening: &Opening<'_>, run: &Run) -> Result<Self, Failure> {
-        let Opening { array, missing, counted, any_ploidy } = *opening;
+        let &Opening { array, missing, counted, any_ploidy, ref tables } = opening;
         let mut stores: Vec<Store> = Vec::new();
         let (mut samples, mut families, mut odd) = (Vec::new(), None, Vec::new());
         for path in paths {
             run.cancel.check()?;
-            let store = Store::open(path, array, missing, run.memory)?;
+            let store = Store::open(path, tables, array, missing, run.memory)?;
             if let Store::Plink(bed) = &store {
                 odd.extend(ends::check(bed)?);
             }
@@ -182,7 +184,7 @@ impl Stores {
     }
 
     /// Matches the variants that take part with those of `index`, whose name in messages is `reference`. Contigs are counted again, for the
-    /// matched variants only.
+    /// matched variants only. Also returns the variants of `index` that the stores lack on their contigs.
     ///
     /// # Errors
     /// Fails as [`VariantIndex::matches`] does.
@@ -192,17 +194,17 @@ impl Stores {
         reference: &'static str,
         device: &Device,
         run: &Run,
-    ) -> teatime::Result<(Vec<Option<Match>>, Matched)> {
+    ) -> teatime::Result<(Vec<Option<Match>>, Vec<u32>, Matched)> {
         let mut contigs = self.contigs.take();
         let karyotype = contigs.as_ref().map_or(Karyotype::HUMAN, |contigs| contigs.karyotype_with(index));
         let matched = index.matches(&self.genotypes, &self.sources(), Some(karyotype), device, run)?;
-        let VariantMatches { matches, counts, .. } = matched;
+        let VariantMatches { matches, absent, counts, .. } = matched;
         if let Some(contigs) = &mut contigs {
             let rows = self.genotypes.selected().flatten().zip(&matches).filter(|(_, used)| used.is_some());
             contigs.count_only(&self.sources(), rows.map(|(row, _)| row))?;
         }
         self.contigs = contigs;
-        Ok((matches, Matched { counts, reference }))
+        Ok((matches, absent, Matched { counts, reference, as_reference: 0 }))
     }
 
     /// Records how many calls were missing in the variants that were read, in all and, if counted, for each sample.

@@ -43,7 +43,7 @@
 //! | the variants of other genotypes, or of loadings, that are the same | [`VariantIndex`] |
 //! | the nearest of each sample | [`sample_neighbors`] |
 //! | some variants, some samples | [`Genotypes::select`], [`Genotypes::select_samples`] |
-//! | those that a file lists | [`SampleList`], [`VariantList`] |
+//! | those of a list | [`SampleList`], [`VariantList`] |
 //! | haplotypes for samples; copies of one allele | [`Genotypes::haplotypes`], [`Genotypes::count_allele`] |
 //! | calls of one ploidy among several | [`call_ploidies`], [`Genotypes::with_ploidy`] |
 //! | whole dosages in two bits under any scaler | [`Genotypes::dosages_are_bounded`] |

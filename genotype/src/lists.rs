@@ -1,10 +1,11 @@
-//! Files that list samples or variants, as plink2's `--keep` and `--extract` read them.
+//! Lists of samples or variants: ids, or files as plink2's `--keep` and `--extract` read them.
 
+mod regions;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     io::Read,
     ops::Range,
     path::{Path, PathBuf},
@@ -13,10 +14,11 @@ use std::{
 
 use teatime::{Budget, Cancel, Error, Result};
 
+use self::regions::{Place, Regions, place};
 use crate::{
     bed,
-    contig::Karyotype,
-    variant::{Variant, VariantReader, VariantSource},
+    contig::{ContigRuns, Karyotype},
+    variant::{VariantReader, VariantSource},
 };
 
 /// The bytes of memory that an id of a list takes while it is looked for, and a place such as `1:1000` in addition.
@@ -41,22 +43,30 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Returns the indices in `among` that are not listed; `among` and the result are ranges in ascending order.
-    pub fn others(&self, among: &[Range<u64>]) -> Vec<Range<u64>> {
+    /// Returns the indices in `among` that are listed, or with `others` those that are not; `among` and the result are ranges in ascending
+    /// order.
+    pub fn choose(&self, among: &[Range<u64>], others: bool) -> Vec<Range<u64>> {
         let mut listed = self.rows.iter().cloned().flatten().peekable();
         runs(among.iter().cloned().flatten().filter(|row| {
             while listed.next_if(|other| other < row).is_some() {}
-            listed.peek() != Some(row)
+            (listed.peek() == Some(row)) != others
         }))
     }
 }
 
-/// A file that lists samples.
+/// The entries of a list.
+#[derive(Clone, Debug)]
+enum Entries {
+    File { path: PathBuf, text: String },
+    Ids(Vec<String>),
+}
+
+/// A list of samples: ids, or a file.
 ///
-/// Each line has a sample: its family and its id, divided by spaces or tabs, or its id alone, which means family `0`. Further columns and
-/// empty lines are ignored. A first line may name the columns, `#FID IID` or `#IID`; lines with `#` before that are ignored too. Samples of
-/// a store without families are identified by their ids alone: those in the second column, or in the only one. A line that is the name of
-/// such a sample with spaces in it is that name.
+/// Each line of a file has a sample: its family and its id, divided by spaces or tabs, or its id alone, which means family `0`. Further
+/// columns and empty lines are ignored. A first line may name the columns, `#FID IID` or `#IID`; lines with `#` before that are ignored
+/// too. Samples of a store without families are identified by their ids alone: those in the second column, or in the only one. A line that
+/// is the name of such a sample with spaces in it is that name.
 ///
 /// ```
 /// use teatime::Budget;
@@ -71,12 +81,14 @@ impl Listed {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct SampleList {
-    path: PathBuf,
-    text: String,
-}
+pub struct SampleList(Entries);
 
 impl SampleList {
+    /// Makes a list of the samples with these ids, whatever their families.
+    pub fn of_ids(ids: Vec<String>) -> Self {
+        Self(Entries::Ids(ids))
+    }
+
     /// Reads the file, which is UTF-8 text with or without a byte order mark, and with line ends of Unix or Windows.
     ///
     /// # Errors
@@ -85,7 +97,7 @@ impl SampleList {
     pub fn read(path: impl Into<PathBuf>, memory: &Budget) -> Result<Self> {
         let path = path.into();
         let text = text(&path, memory, |_| ID)?;
-        Ok(Self { path, text })
+        Ok(Self(Entries::File { path, text }))
     }
 
     /// Finds the listed ones among samples with these ids and families.
@@ -94,45 +106,65 @@ impl SampleList {
     /// [`Error::Store`] with the number of the line for a header without a column `IID`, and for a line that lacks a column that
     /// the header names.
     pub fn find(&self, ids: &[String], families: Option<&[String]>) -> Result<Listed> {
-        let is_spaced = |id: &&str| families.is_none() && id.contains(|c: char| c.is_ascii_whitespace());
-        let spaced: HashSet<&str> = ids.iter().map(String::as_str).filter(is_spaced).collect();
-        let refuse =
-            |number: u64, why| Err(Error::store(self.path.display(), format!("line {number} {why}")));
-        // The header is true if it names families.
-        let (mut header, mut repeated) = (None, 0);
         let mut listed = HashMap::<[&str; 2], bool>::new();
-        for (number, line) in (1..).zip(self.text.lines().map(str::trim_ascii)) {
-            let mut columns = line.split_ascii_whitespace();
-            let (Some(first), second) = (columns.next(), columns.next()) else { continue };
-            if header.is_none() && listed.is_empty() && first.starts_with('#') {
-                header = match (first, second) {
-                    ("#FID", Some("IID")) => Some(true),
-                    ("#FID", _) => return refuse(number, "has `#FID` without `IID` after it"),
-                    ("#IID", _) => Some(false),
-                    _ => None,
-                };
-                continue;
+        let (entries, families) = match &self.0 {
+            Entries::Ids(list) => {
+                listed.extend(list.iter().map(|id| (["", id.as_str()], false)));
+                (list.len() as u64, None)
             }
-            let sample = match (second.filter(|_| header != Some(false)), families) {
-                _ if spaced.contains(line) => ["", line],
-                (None, _) if header == Some(true) => {
-                    return refuse(number, "has one column, and the header two");
-                }
-                (Some(id), Some(_)) => [first, id],
-                (Some(id), None) => ["", id],
-                (None, Some(_)) => ["0", first],
-                (None, None) => ["", first],
-            };
-            repeated += u64::from(listed.insert(sample, false).is_some());
-        }
+            Entries::File { path, text } => {
+                (samples(path, text, ids, families.is_some(), &mut listed)?, families)
+            }
+        };
         let rows = runs((0..).zip(ids).filter_map(|(row, id)| {
             let family = families.map_or(Some(""), |families| families.get(row).map(String::as_str))?;
             *listed.get_mut(&[family, id.as_str()])? = true;
             Some(row as u64)
         }));
         let absent = listed.values().filter(|found| !**found).count() as u64;
-        Ok(Listed { rows, entries: listed.len() as u64, repeated, absent })
+        let distinct = listed.len() as u64;
+        Ok(Listed { rows, entries: distinct, repeated: entries - distinct, absent })
     }
+}
+
+/// Adds the family and the id of each line of a file to `listed`, and returns the number of these lines. Unless the samples `have_families`,
+/// families are empty, and some of the `ids` may have spaces.
+fn samples<'a>(
+    path: &Path,
+    text: &'a str,
+    ids: &[String],
+    have_families: bool,
+    listed: &mut HashMap<[&'a str; 2], bool>,
+) -> Result<u64> {
+    let is_spaced = |id: &&str| !have_families && id.contains(|c: char| c.is_ascii_whitespace());
+    let spaced: HashSet<&str> = ids.iter().map(String::as_str).filter(is_spaced).collect();
+    let refuse = |number: u64, why| Err(Error::store(path.display(), format!("line {number} {why}")));
+    // The header is true if it names families.
+    let (mut header, mut entries) = (None, 0);
+    for (number, line) in (1..).zip(text.lines().map(str::trim_ascii)) {
+        let mut columns = line.split_ascii_whitespace();
+        let (Some(first), second) = (columns.next(), columns.next()) else { continue };
+        if header.is_none() && listed.is_empty() && first.starts_with('#') {
+            header = match (first, second) {
+                ("#FID", Some("IID")) => Some(true),
+                ("#FID", _) => return refuse(number, "has `#FID` without `IID` after it"),
+                ("#IID", _) => Some(false),
+                _ => None,
+            };
+            continue;
+        }
+        let sample = match second.filter(|_| header != Some(false)) {
+            _ if spaced.contains(line) => ["", line],
+            None if header == Some(true) => {
+                return refuse(number, "has one column, and the header two");
+            }
+            Some(id) => [if have_families { first } else { "" }, id],
+            None => [if have_families { "0" } else { "" }, first],
+        };
+        listed.insert(sample, false);
+        entries += 1;
+    }
+    Ok(entries)
 }
 
 /// The contents of a list of variants.
@@ -148,7 +180,21 @@ pub enum VariantListKind {
     Bed1,
 }
 
-/// A file that lists variants.
+impl VariantListKind {
+    /// Returns the file that an argument names, and what it lists: `bed0:FILE` and `bed1:FILE` are BEDs, a name that ends with `.bed` is
+    /// that of a [`Bed0`](Self::Bed0), and any other that of [`Ids`](Self::Ids).
+    pub fn of_argument(path: &Path) -> (&Path, Self) {
+        for (prefix, kind) in [("bed0:", Self::Bed0), ("bed1:", Self::Bed1)] {
+            if let Some(file) = path.to_str().and_then(|text| text.strip_prefix(prefix)) {
+                return (Path::new(file), kind);
+            }
+        }
+        let is_bed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("bed"));
+        (path, if is_bed { Self::Bed0 } else { Self::Ids })
+    }
+}
+
+/// A list of variants: ids, or a file.
 ///
 /// An id lists all variants of that id; as in plink2, that is true of `.` too, which stands for no id. A word that no variant has as its
 /// id, but that ends with a colon and a number, lists the variants on that contig at that position. Contigs are the same if their
@@ -165,18 +211,22 @@ pub enum VariantListKind {
 ///     contig: contig.into(), position, id: id.into(), reference: "A".into(), alternate: "C".into(),
 /// };
 /// let source = vec![variant("1", 100, "rs1"), variant("1", 300, "rs2"), variant("2", 300, "rs3")];
-/// let listed = list.find(&[&source], &[0..3], Karyotype::HUMAN, &Cancel::default())?;
+/// let listed = list.find(&[&source], &[0..3], Some(Karyotype::HUMAN), &Cancel::default())?;
 /// assert_eq!((listed.rows.as_slice(), listed.absent), (&[0..1, 2..3][..], 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct VariantList {
-    path: PathBuf,
-    text: String,
+    entries: Entries,
     kind: VariantListKind,
 }
 
 impl VariantList {
+    /// Makes a list of ids, or of places such as `1:1000`.
+    pub fn of_ids(ids: Vec<String>) -> Self {
+        Self { entries: Entries::Ids(ids), kind: VariantListKind::Ids }
+    }
+
     /// Reads the file, as [`SampleList::read`] does.
     ///
     /// # Errors
@@ -185,31 +235,38 @@ impl VariantList {
         let path = path.into();
         let takes_place = |word: &str| kind == VariantListKind::Ids && place(word).is_some();
         let text = text(&path, memory, |word| if takes_place(word) { ID + PLACE } else { ID })?;
-        Ok(Self { path, text, kind })
+        Ok(Self { entries: Entries::File { path, text }, kind })
     }
 
     /// Finds the listed ones among the variants of `sources`, appended in order, whose indices are in `among`: ranges in ascending order.
-    /// Names of contigs are read for a `karyotype`.
+    /// Names of contigs are read for a `karyotype`; if `None`, for that of the sources' contigs, which are read if the list has places or
+    /// regions.
     ///
     /// # Cost
     /// Reads each variant in `among` once, and no genotypes. Holds what [`read`](Self::read) counts, and 16 bytes for each run of listed
     /// variants.
     ///
     /// # Errors
-    /// [`Error::Store`] with the number of the line for a region that is none; [`Error::Cancelled`]; fails as [`VariantReader::get`] does.
+    /// [`Error::Store`] with the number of the line for a region that is none; [`Error::Cancelled`]; fails as [`VariantReader::get`] and
+    /// [`ContigRuns::read`] do.
     pub fn find(
         &self,
         sources: &[&dyn VariantSource],
         among: &[Range<u64>],
-        karyotype: Karyotype,
+        karyotype: Option<Karyotype>,
         cancel: &Cancel,
     ) -> Result<Listed> {
-        let mut regions = Regions { karyotype, contigs: HashMap::new() };
         let is_ids = self.kind == VariantListKind::Ids;
+        let karyotype = match karyotype {
+            None if !is_ids || self.words().any(|word| place(word).is_some()) => {
+                ContigRuns::read(sources, cancel)?.karyotype()
+            }
+            karyotype => karyotype.unwrap_or_default(),
+        };
+        let mut regions = Regions::new(karyotype);
         let entries = if is_ids { self.places(&mut regions) } else { self.regions(&mut regions)? };
-        let words = if is_ids { self.text.as_str() } else { "" };
-        let mut ids: HashMap<&str, bool> = words.split_ascii_whitespace().map(|id| (id, false)).collect();
-        let mut reader = VariantReader::new(sources, !regions.contigs.is_empty());
+        let mut ids: HashMap<&str, bool> = self.words().filter(|_| is_ids).map(|id| (id, false)).collect();
+        let mut reader = VariantReader::new(sources, !regions.is_empty());
         let (mut rows, mut placed) = (Vec::<Range<u64>>::new(), Vec::new());
         let mut last = (Arc::from(""), None);
         for row in among.iter().cloned().flatten() {
@@ -240,10 +297,17 @@ impl VariantList {
         Ok(Listed { rows, entries: distinct, repeated: entries - distinct, absent })
     }
 
+    fn words(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        match &self.entries {
+            Entries::File { text, .. } => Box::new(text.split_ascii_whitespace()),
+            Entries::Ids(ids) => Box::new(ids.iter().map(String::as_str)),
+        }
+    }
+
     /// Adds the places among the words, and returns the number of words.
     fn places(&self, regions: &mut Regions) -> u64 {
         let mut words = 0;
-        for word in self.text.split_ascii_whitespace() {
+        for word in self.words() {
             words += 1;
             if let Some((contig, position)) = place(word) {
                 regions.of(contig).insert(position, position);
@@ -254,8 +318,9 @@ impl VariantList {
 
     /// Adds the regions of a BED, and returns their number.
     fn regions(&self, regions: &mut Regions) -> Result<u64> {
+        let Entries::File { path, text } = &self.entries else { return Ok(0) };
         let mut entries = 0;
-        for (number, line) in (1..).zip(self.text.lines()) {
+        for (number, line) in (1..).zip(text.lines()) {
             let mut columns = line.split_ascii_whitespace();
             let contig = columns.next().unwrap_or("#");
             if contig.starts_with('#') || ["track", "browser"].contains(&contig) {
@@ -265,73 +330,18 @@ impl VariantList {
             let before = u64::from(self.kind == VariantListKind::Bed0);
             let bounds = bound().and_then(|first| first.checked_add(before)).zip(bound());
             let Some((first, last)) = bounds.filter(|(first, last)| first <= last) else {
-                let why = "is no region: it needs a contig, a start, and an end that is not before it";
-                return Err(Error::store(self.path.display(), format_args!("line {number} {why}")));
+                let end = if before == 1 { "after it" } else { "that is not before it" };
+                let why =
+                    format_args!("line {number} is no region: it needs a contig, a start, and an end {end}");
+                return Err(Error::store(path.display(), why));
             };
             let end = regions.of(contig).entry(first).or_default();
             *end = last.max(*end);
             entries += 1;
         }
-        for ends in regions.contigs.values_mut() {
-            let mut furthest = 0;
-            for end in ends.values_mut() {
-                furthest = furthest.max(*end);
-                *end = furthest;
-            }
-        }
+        regions.settle();
         Ok(entries)
     }
-}
-
-/// A contig's normalised name, and a position on it.
-type Place<'a> = (&'a str, u64);
-
-/// For each first position of regions, the last position of any region that starts there or before.
-type Ends = BTreeMap<u64, u64>;
-
-/// Regions of contigs, by normalised names.
-struct Regions {
-    karyotype: Karyotype,
-    contigs: HashMap<String, Ends>,
-}
-
-impl Regions {
-    /// Returns the regions of a contig, to which more can be added.
-    fn of(&mut self, contig: &str) -> &mut Ends {
-        self.contigs.entry(self.karyotype.normalized(contig).0).or_default()
-    }
-
-    /// Returns the place of a variant if a region holds it. `last` has the contig of the variant before, and its regions.
-    fn place<'a>(
-        &'a self,
-        variant: &Variant,
-        last: &mut (Arc<str>, Option<(&'a String, &'a Ends)>),
-    ) -> Option<Place<'a>> {
-        if self.contigs.is_empty() {
-            return None;
-        }
-        if variant.contig != last.0 {
-            let normal = self.karyotype.normalized(&variant.contig).0;
-            *last = (Arc::clone(&variant.contig), self.contigs.get_key_value(&normal));
-        }
-        let (contig, ends) = last.1?;
-        let (_, end) = ends.range(..=variant.position).next_back()?;
-        (*end >= variant.position).then_some((contig, variant.position))
-    }
-
-    /// Returns the place that a word names, if it is one.
-    fn named(&self, word: &str) -> Option<Place<'_>> {
-        let (contig, position) = place(word)?;
-        let (contig, _) = self.contigs.get_key_value(&self.karyotype.normalized(contig).0)?;
-        Some((contig, position))
-    }
-}
-
-/// Returns the contig and the position that a word such as `1:1000` names.
-fn place(word: &str) -> Option<(&str, u64)> {
-    let (contig, position) = word.rsplit_once(':')?;
-    let is_number = position.bytes().all(|c| c.is_ascii_digit());
-    Some((contig, position.parse().ok().filter(|_| is_number && !contig.is_empty())?))
 }
 
 /// Returns ascending numbers as ranges.

@@ -2,27 +2,27 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use numpy::{IntoPyArray, PyArrayDyn, PyReadonlyArrayDyn};
+use numpy::{IntoPyArray, PyArrayDyn};
 use pyo3::{
     prelude::*,
     types::{IntoPyDict, PyBytes, PyDict},
 };
 use teatime::{
-    ChunkedArray, MissingChunk, Result,
+    ChunkedArray, Error, MissingChunk, Result,
     store::{local_path, open_storage},
 };
 use teatime_genotype::{
     Cohort, CohortPart, GenotypeStore, Genotypes as OfSamples, GrmMethod, GrmOptions, Method, MissingCalls,
     PartSums, Pca, PcaOptions, Scaler, SumValues, VariantCounts, VariantFilter, VariantSource, Wanted,
-    bed::BedFile,
+    bed::{BedFile, BedOptions, Sample},
 };
 
 use crate::{
     array::{matrix, pair},
-    call::{self, RunOptions, aside, call, call_on},
-    context::OnDevice,
+    call::{self, RunOptions, aside, call_on},
     errors::exception,
     linalg,
+    lists::{Absent, Lists, Samples},
     names::{either, one_of},
     operand::{Array, with_array},
     rows::{Rows, range},
@@ -36,12 +36,10 @@ pub(crate) fn part_step(samples: u64) -> u64 {
 
 /// Genotypes of a store, of a .bed, or of an array.
 #[pyclass(module = "teatime._teatime", frozen)]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Genotypes {
     pub(crate) genotypes: OfSamples,
-    /// The names of the samples, if the store has them.
-    #[pyo3(get)]
-    names: Option<Vec<String>>,
+    samples: Samples,
     /// The source of the variants' names, unless they are of an array.
     pub(crate) source: Option<Arc<dyn VariantSource>>,
 }
@@ -54,34 +52,56 @@ impl Genotypes {
         let rows = with_array!(array, array => Rows::new(array, first, variants))?;
         let arrays: Vec<Arc<dyn ChunkedArray>> = vec![Arc::new(rows)];
         let genotypes = OfSamples::new(arrays).map_err(exception)?.nan_is_missing(nan_is_missing);
-        Ok(Self { genotypes, names: None, source: None })
+        Ok(Self::new(genotypes, None, None, None))
     }
 
-    /// Opens the genotypes of a Zarr store, or of a PLINK .bed. The path of a store may be a URL, with options.
+    /// Opens the genotypes of a Zarr store, or of a PLINK .bed with its .bim and .fam. The path of a store may be a URL, with options.
     #[staticmethod]
-    #[pyo3(signature = (path, array, fill, storage_options=None))]
+    #[pyo3(signature = (path, array, fill, storage_options=None, tables=(None, None)))]
     fn of_store(
         py: Python<'_>,
         path: PathBuf,
         array: Option<String>,
         fill: bool,
         storage_options: Option<HashMap<String, String>>,
+        tables: (Option<PathBuf>, Option<PathBuf>),
     ) -> PyResult<Self> {
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
         let options = call::storage_options(storage_options);
         aside(py, move || {
             if path.extension().is_some_and(|ending| ending == "bed") {
-                let bed = BedFile::open(&path)?;
-                let names = bed.samples().iter().map(|sample| sample.id.clone()).collect();
-                let genotypes = bed.genotypes()?;
-                return Ok(Self { genotypes, names: Some(names), source: Some(Arc::new(bed)) });
+                let mut options = BedOptions::default();
+                (options.bim, options.fam) = tables;
+                let bed = BedFile::open_with(&path, &options)?;
+                let names =
+                    |name: fn(&Sample) -> &String| Some(bed.samples().iter().map(name).cloned().collect());
+                let [ids, families] = [names(|sample| &sample.id), names(|sample| &sample.family)];
+                return Ok(Self::new(bed.genotypes()?, ids, families, Some(Arc::new(bed))));
+            }
+            for (name, table) in [("bim", tables.0), ("fam", tables.1)] {
+                if table.is_some() {
+                    return Err(Error::argument(
+                        "open_store",
+                        name,
+                        "it is a table of a .bed, which the path does not end with",
+                    ));
+                }
             }
             let store = match local_path(&path) {
                 Some(path) => GenotypeStore::open(path, array.as_deref(), missing)?,
                 None => GenotypeStore::open_in(open_storage(&path, &options)?, array.as_deref(), missing)?,
             };
             let genotypes = OfSamples::of_any_ploidy(store.arrays().to_vec())?;
-            Ok(Self { genotypes, names: store.sample_ids()?, source: Some(Arc::new(store)) })
+            Ok(Self::new(genotypes, store.sample_ids()?, None, Some(Arc::new(store))))
+        })
+    }
+
+    /// Takes the samples and variants that lists leave. Also returns the lists with ids that nothing has.
+    fn choose(&self, py: Python<'_>, lists: Lists) -> PyResult<(Self, Vec<Absent>)> {
+        let Self { genotypes, mut samples, source } = self.clone();
+        aside(py, move || {
+            let (genotypes, absent) = lists.choose(genotypes, &mut samples, source.as_deref())?;
+            Ok((Self { genotypes, samples, source }, absent))
         })
     }
 
@@ -105,6 +125,12 @@ impl Genotypes {
         Cohort::part_ranges(&self.genotypes, count).into_iter().map(|rows| (rows.start, rows.end)).collect()
     }
 
+    /// The names of the selected samples, if the store has them.
+    #[getter]
+    fn names(&self) -> Option<Vec<String>> {
+        self.samples.names()
+    }
+
     #[getter]
     fn variants(&self) -> u64 {
         self.genotypes.variants()
@@ -122,10 +148,20 @@ impl Genotypes {
 }
 
 impl Genotypes {
+    fn new(
+        genotypes: OfSamples,
+        ids: Option<Vec<String>>,
+        families: Option<Vec<String>>,
+        source: Option<Arc<dyn VariantSource>>,
+    ) -> Self {
+        let all = 0..genotypes.samples();
+        Self { genotypes, samples: Samples { ids, families, left: vec![all] }, source }
+    }
+
     /// Returns a copy to which `change` has been applied.
     fn changed(&self, change: impl FnOnce(OfSamples) -> Result<OfSamples>) -> PyResult<Self> {
         let genotypes = change(self.genotypes.clone()).map_err(exception)?;
-        Ok(Self { genotypes, names: self.names.clone(), source: self.source.clone() })
+        Ok(Self { genotypes, ..self.clone() })
     }
 }
 
@@ -339,49 +375,5 @@ impl Part {
     #[staticmethod]
     fn _of(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
         py.detach(|| CohortPart::from_bytes(bytes)).map(Self).map_err(exception)
-    }
-}
-
-/// Genotypes that stay on a device between products.
-#[pyclass(module = "teatime._teatime", frozen)]
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    cohort: OnDevice<Cohort>,
-    options: PcaOptions,
-}
-
-#[pymethods]
-impl Loaded {
-    #[new]
-    fn new(py: Python<'_>, genotypes: &Genotypes, options: OfPca, run: RunOptions) -> PyResult<Self> {
-        let (options, device) = (options.pca_options()?.method(Method::Randomized), run.device(py)?);
-        let cohort = call(py, run, |run| {
-            Cohort::load(&genotypes.genotypes, &device, &Wanted::default().pca(&options), run)
-        })?;
-        Ok(Self { cohort: OnDevice::new(cohort), options })
-    }
-
-    /// Returns `Aᵀ (A X)` of the standardised genotypes, for X (samples, columns).
-    fn normal_product<'py>(
-        &self,
-        py: Python<'py>,
-        x: PyReadonlyArrayDyn<'py, f64>,
-        run: RunOptions,
-    ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
-        let x = linalg::as_matrix(&x)?;
-        let product = call(py, run, |run| self.cohort.normal_product(&self.options, &x, run))?;
-        matrix(py, product)
-    }
-
-    /// Returns the sum of squares of the standardised genotypes, and the counts of the variants.
-    fn totals<'py>(&self, py: Python<'py>) -> PyResult<(f64, Bound<'py, PyDict>)> {
-        let (squares, counted) = self.cohort.totals(&self.options);
-        Ok((squares, counts(py, &counted)?))
-    }
-
-    /// The digest of the counts of each variant.
-    #[getter]
-    fn digest(&self) -> u64 {
-        self.cohort.digest()
     }
 }

@@ -16,6 +16,8 @@ mod errors;
 mod filter;
 mod genotype;
 mod linalg;
+mod lists;
+mod loaded;
 mod matching;
 mod names;
 mod operand;
@@ -37,8 +39,9 @@ mod _teatime {
         device::{Device, devices},
         distance::{DistanceBands, DistanceSums, condensed, distances, metric_name, pairwise},
         filter::{denoise_tv, gaussian},
-        genotype::{Genotypes, Loaded, Part, check, grm, part_step, pca},
+        genotype::{Genotypes, Part, check, grm, part_step, pca},
         linalg::{Iteration, normal_product, stored_svd, svd, truncated_svd},
+        loaded::Loaded,
         matching::{distances_between, project},
         operand::to_cuda,
         overlap::{map_box, map_to_zarr},

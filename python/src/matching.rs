@@ -9,7 +9,7 @@ use pyo3::{
 };
 use teatime::{Device, Error, Result, Run};
 use teatime_genotype::{
-    Cohort, MatchBy, MatchCounts, ProjectMethod, ReferenceLoadings, SamplePairs, VariantIndex,
+    Cohort, Match, MatchBy, MatchCounts, ProjectMethod, ReferenceLoadings, SamplePairs, VariantIndex,
     VariantMatches, VariantSource, Wanted,
 };
 
@@ -17,6 +17,7 @@ use crate::{
     array::{matrix, pair},
     call::{RunOptions, call_on},
     distance::samples_options,
+    errors::exception,
     genotype::{Genotypes, OfPca, Relationships, components, counts},
     names::either,
 };
@@ -94,12 +95,14 @@ pub(crate) fn distances_between<'py>(
     Ok((relationships, distances.facts.multiallelic, matched(py, &found.counts)?))
 }
 
-/// The scores of the samples, the number of variants called in each, the components of the reference, and how variants were matched.
+/// The scores of the samples, the number of variants called in each, the components of the reference, how variants were matched, and how
+/// many absent ones were taken as homozygous reference.
 type Projected<'py> =
-    (Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyDict>, Bound<'py, PyDict>);
+    (Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyDict>, Bound<'py, PyDict>, u64);
 
 /// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these.
 #[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "the package's function gathers them")]
 pub(crate) fn project<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
@@ -107,10 +110,21 @@ pub(crate) fn project<'py>(
     match_by: &str,
     options: OfPca,
     missing: &str,
+    absent: &str,
     run: RunOptions,
 ) -> PyResult<Projected<'py>> {
+    let as_reference = either("absent", absent, [("missing", false), ("reference", true)])?;
     let methods = [ProjectMethod::Mean, ProjectMethod::LeastSquares].map(|method| (method.name(), method));
     let (by, method, options) = (by(match_by)?, either("missing", missing, methods)?, options.pca_options()?);
+    let has_all = |source: &Arc<dyn VariantSource>| source.n_variants() == genotypes.genotypes.variants();
+    let why = match by {
+        MatchBy::Id => Some("reference is about places, and `match` of id knows none"),
+        _ if genotypes.source.as_ref().is_none_or(has_all) => None,
+        _ => Some("reference needs all variants of the `genotypes`, of which some were left out"),
+    };
+    if let Some(why) = why.filter(|_| as_reference) {
+        return Err(exception(Error::argument("project", "absent", why)));
+    }
     let device = run.device(py)?;
     let (pca, found, projection) = call_on(py, &device, run, |device, run| {
         let (own, source) = (&reference.genotypes, source(reference, "reference")?);
@@ -126,10 +140,17 @@ pub(crate) fn project<'py>(
         let index = VariantIndex::of_genotypes(by, &own.clone().select(rows)?, &[&*source], run)?;
         let matched = matches(&index, genotypes, device, run)?;
         drop(index);
-        let new = &genotypes.genotypes;
-        let projection = teatime_genotype::project(new, device, &loadings, &matched.matches, method, run)?;
+        let is_turned = own.counted_allele() == Some(0);
+        let found = |&row| if is_turned { Match::Swapped(row) } else { Match::Same(row) };
+        let absent: Vec<_> = matched.absent.iter().filter(|_| as_reference).map(found).collect();
+        let wanted = Wanted::default().projection(&loadings, &matched.matches, method).absent(&absent);
+        let cohort = Cohort::load(&genotypes.genotypes, device, &wanted, run)?;
+        let Some(projection) = cohort.projection().cloned() else {
+            unreachable!("a projection that is wanted was made");
+        };
         Ok((pca, matched, projection))
     })?;
+    let taken = projection.used - found.counts.reference.used;
     let (scores, called) = (matrix(py, projection.scores)?, projection.called.into_pyarray(py));
-    Ok((scores, called, components(py, pca)?, matched(py, &found.counts)?))
+    Ok((scores, called, components(py, pca)?, matched(py, &found.counts)?, taken))
 }

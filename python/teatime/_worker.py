@@ -20,8 +20,9 @@ from ._cuda import CudaArray, device_of, given_array
 from ._device import Device, run_options
 from ._distance import operand
 from ._filter import gaussian_filter, of_type
+from ._genotypes import genotypes_of, open_store
 from ._linalg import warn_unconverged
-from .genotype import Genotypes, genotypes_of, open_store
+from ._teatime import Genotypes
 
 _T = TypeVar("_T")
 #: A store: its path, the array in it, and whether absent chunks have the fill value.

@@ -6,17 +6,17 @@ store: VCF-Zarr, scikit-allel's and MalariaGEN's layout, or a PLINK .bed. Stores
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, folder, host_array, text_options, whole
+from ._arrays import whole
 from ._device import Device, run_options
+from ._genotypes import Listed, Source, chosen, genotypes_of, open_store
 from ._linalg import svd_options, warn_unconverged
 from ._teatime import Genotypes
 
@@ -24,10 +24,6 @@ __all__ = [
     "Distances", "DistancesBetween", "GRM", "GenotypePCA", "Genotypes", "Projection", "distances", "distances_between", "grm", "open_store",
     "pca", "project",
 ]
-
-#: An array of genotypes, the path of a store, or the result of :func:`open_store`.
-Source = Union[str, "os.PathLike[str]", NDArray[Any], Genotypes]
-
 
 _A = TypeVar("_A")
 
@@ -130,61 +126,8 @@ class Projection:
     reference: GenotypePCA
     #: As in :class:`DistancesBetween`.
     matched: dict[str, dict[str, int]]
-
-
-def open_store(
-    path: str | os.PathLike[str], array: str | None = None, *, fill: bool = False, storage_options: dict[str, Any] | None = None,
-) -> Genotypes:
-    """The genotypes of a Zarr store or of a PLINK .bed, which nothing is read of yet.
-
-    Parameters
-    ----------
-    path
-        Of the folder or zip archive, or of the .bed, beside which are its .bim and .fam; or the URL of a Zarr store: ``s3://``, ``gs://``,
-        ``az://``, ``abfss://``, ``https://`` ...
-    array
-        The array of a Zarr store, where it is not the one that is found.
-    fill
-        Whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
-    storage_options
-        Of a URL: options of the Rust crate object_store, as ``{"region": "eu-west-1", "skip_signature": True}``. Without them, as in all
-        functions that take a path, the environment says how to connect (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``).
-    """
-    return Genotypes.of_store(folder(path), array, fill, text_options(storage_options))
-
-
-def _narrow(a: NDArray[Any]) -> NDArray[Any]:
-    """Integers of 64 bits as int8, where that changes none: NumPy makes such ones unless told otherwise."""
-    if a.dtype.kind not in "iu" or a.dtype.itemsize < 8:
-        return a
-    ends = np.iinfo(np.int8)
-    return a.astype(np.int8) if ends.min <= a.min(initial=0) and a.max(initial=0) <= ends.max else a
-
-
-def of_haplotypes(a: Any, ploidy: int | None) -> Any:
-    """An array of genotypes as it is; with a ``ploidy`` of 1, one of two axes as calls of one allele each."""
-    if a.ndim != 2 or ploidy in (None, 2):
-        return a
-    if ploidy != 1:
-        raise ValueError(f"`ploidy` of {ploidy} and dosages of two axes: they are of diploids; calls have a third axis")
-    return a[:, :, np.newaxis]
-
-
-def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 0, variants: int | None = None) -> Genotypes:
-    """What ``source`` names, as the compiled part takes it."""
-    if isinstance(source, Genotypes):
-        opened = source
-    elif isinstance(source, (str, os.PathLike)):
-        opened = open_store(source)
-    else:
-        a = of_haplotypes(as_array(_narrow(host_array(source, "genotypes", name)), "genotypes", name), ploidy)
-        if a.ndim not in (2, 3):
-            raise ValueError(f"`genotypes` are (variants, samples) or (variants, samples, ploidy), not {a.shape}")
-        opened = Genotypes.of_array(c_order(a), first, variants, a.dtype.kind == "f")
-        if a.ndim == 2:
-            return opened
-    # Calls of at most two alleles need no other ploidy. Of calls with more alleles, those of another ploidy become missing.
-    return opened if ploidy is None or ploidy == opened.ploidy <= 2 else opened.with_ploidy(ploidy)
+    #: The number of variants of the reference that were absent and taken as homozygous reference.
+    as_reference: int = 0
 
 
 def pca_options(
@@ -201,7 +144,8 @@ def pca_options(
 def pca(
     genotypes: Source, n_components: int = 10, *, scaler: str | None = "patterson", ploidy: int | None = None, method: str = "auto",
     min_maf: float = 0.0, max_missing: float = 1.0, n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4,
-    random_state: int = 0, signs: str = "stable", device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
+    random_state: int = 0, signs: str = "stable", keep: Listed | None = None, remove: Listed | None = None, extract: Listed | None = None,
+    exclude: Listed | None = None, device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
 ) -> GenotypePCA:
     """Principal components of the samples.
 
@@ -223,6 +167,8 @@ def pca(
         Variants with a lower minor allele frequency, or a larger share of missing calls, take no part.
     n_iter, n_oversamples, tol, random_state, signs
         As in :func:`teatime.truncated_svd`. A warning has the residuals of components that have not converged, with ``n_iter`` too.
+    keep, remove, extract, exclude
+        Of a store, the samples and variants that take part, as in :func:`open_store`.
     device, progress
         As in :func:`teatime.truncated_svd`.
     memory
@@ -241,7 +187,8 @@ def pca(
         n_components, scaler=scaler, method=method, min_maf=min_maf, max_missing=max_missing, n_iter=n_iter,
         n_oversamples=n_oversamples, tol=tol, random_state=random_state, signs=signs,
     )
-    opened = genotypes_of(genotypes, ploidy, "pca")
+    source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
+    opened = genotypes_of(source, ploidy, "pca")
     components = GenotypePCA(**_teatime.pca(opened, options, run_options(device, progress, memory)))
     warn_unconverged(components.residuals, components.converged, options["svd"])
     return components
@@ -249,13 +196,14 @@ def pca(
 
 def grm(
     genotypes: Source, method: str = "gcta", *, missing: str = "pairwise", ploidy: int | None = None, min_maf: float = 0.0,
-    max_missing: float = 1.0, device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
+    max_missing: float = 1.0, keep: Listed | None = None, remove: Listed | None = None, extract: Listed | None = None,
+    exclude: Listed | None = None, device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
 ) -> GRM[NDArray[np.float64]]:
     """The genomic relationship matrix of the samples.
 
     Parameters
     ----------
-    genotypes, ploidy, min_maf, max_missing, device, memory, progress
+    genotypes, ploidy, min_maf, max_missing, keep, remove, extract, exclude, device, memory, progress
         As in :func:`pca`.
     method
         ``"gcta"`` as plink2's ``--make-rel``; ``"vanraden1"`` as sgkit's ``genomic_relationship``.
@@ -271,19 +219,21 @@ def grm(
     True
     """
     options = {"method": method, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
-    return GRM(*_teatime.grm(genotypes_of(genotypes, ploidy, "grm"), options, run_options(device, progress, memory)))
+    source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
+    return GRM(*_teatime.grm(genotypes_of(source, ploidy, "grm"), options, run_options(device, progress, memory)))
 
 
 def distances(
     genotypes: Source, metric: str = "euclidean", *, p: float = 2.0, missing: str | None = None, merge_alleles: bool = False,
-    ploidy: int | None = None, min_maf: float = 0.0, max_missing: float = 1.0, device: Device | str | None = None,
-    memory: int | str | None = None, progress: Any = None,
+    ploidy: int | None = None, min_maf: float = 0.0, max_missing: float = 1.0, keep: Listed | None = None, remove: Listed | None = None,
+    extract: Listed | None = None, exclude: Listed | None = None, device: Device | str | None = None, memory: int | str | None = None,
+    progress: Any = None,
 ) -> Distances:
     """Distances of the samples from one another.
 
     Parameters
     ----------
-    genotypes, ploidy, min_maf, max_missing, device, memory, progress
+    genotypes, ploidy, min_maf, max_missing, keep, remove, extract, exclude, device, memory, progress
         As in :func:`pca`.
     metric
         ``"ibs"``, PLINK's identity by state; ``"ibs-of-alleles"``, sgkit's; or one of :func:`teatime.pairwise_distance`.
@@ -302,7 +252,8 @@ def distances(
     array([[0. , 4.5],
            [4.5, 0. ]])
     """
-    opened, run = genotypes_of(genotypes, ploidy, "pairwise_distance"), run_options(device, progress, memory)
+    source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
+    opened, run = genotypes_of(source, ploidy, "pairwise_distance"), run_options(device, progress, memory)
     matrices, several, merged = _teatime.distances(opened, metric, p, missing, merge_alleles, (min_maf, max_missing), run)
     if several and merged and not merge_alleles:
         warnings.warn(
@@ -313,8 +264,9 @@ def distances(
 
 def distances_between(
     genotypes: Source, others: Source, metric: str = "euclidean", *, match: str = "position", p: float = 2.0, missing: str | None = None,
-    ploidy: int | None = None, min_maf: float = 0.0, max_missing: float = 1.0, device: Device | str | None = None,
-    memory: int | str | None = None, progress: Any = None,
+    ploidy: int | None = None, min_maf: float = 0.0, max_missing: float = 1.0, keep: Listed | None = None, remove: Listed | None = None,
+    extract: Listed | None = None, exclude: Listed | None = None, device: Device | str | None = None, memory: int | str | None = None,
+    progress: Any = None,
 ) -> DistancesBetween:
     """Distances of the samples of one store from those of another, over the variants that both have.
 
@@ -327,9 +279,12 @@ def distances_between(
         round where reference and alternate allele have changed places; strands are taken as they are.
     metric, p, missing
         As in :func:`distances`.
+    keep, remove, extract, exclude
+        Of the ``genotypes``, as in :func:`open_store`, which chooses those of the others.
     ploidy, min_maf, max_missing, device, memory, progress
         As in :func:`pca`; variants are counted over the samples of both.
     """
+    genotypes = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     ours, theirs = (genotypes_of(source, ploidy, "pairwise_distance") for source in (genotypes, others))
     run = run_options(device, progress, memory)
     matrices, several, matched = _teatime.distances_between(ours, theirs, match, metric, p, missing, (min_maf, max_missing), run)
@@ -339,7 +294,8 @@ def distances_between(
 def project(
     genotypes: Source, reference: Source, n_components: int = 10, *, match: str = "position", missing: str = "mean",
     scaler: str | None = "patterson", ploidy: int | None = None, method: str = "auto", min_maf: float = 0.0, max_missing: float = 1.0,
-    n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4, random_state: int = 0,
+    n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4, random_state: int = 0, absent: str = "missing",
+    keep: Listed | None = None, remove: Listed | None = None, extract: Listed | None = None, exclude: Listed | None = None,
     device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
 ) -> Projection:
     """Coordinates of the samples of one store on the principal components of another.
@@ -351,6 +307,11 @@ def project(
     missing
         ``"mean"``: a missing call is the reference's mean, so that scores are nearer to zero. ``"least-squares"``: the scores that explain
         best what is called, as EIGENSOFT's lsqproject; NaN for a sample whose calls do not determine them.
+    absent
+        Variants of the reference at places that the genotypes do not have: ``"missing"`` of all samples, or homozygous ``"reference"``, as
+        where a call set has only the sites at which a sample varies, as the command line's ``--absent``.
+    keep, remove, extract, exclude
+        As in :func:`distances_between`.
     n_components, scaler, ploidy, method, min_maf, max_missing, n_iter, n_oversamples, tol, random_state, device, memory, progress
         Of the reference's components, as in :func:`pca`.
     """
@@ -358,12 +319,13 @@ def project(
         n_components, scaler=scaler, method=method, min_maf=min_maf, max_missing=max_missing, n_iter=n_iter,
         n_oversamples=n_oversamples, tol=tol, random_state=random_state,
     )
+    genotypes = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     new, known = (genotypes_of(source, ploidy, "pca") for source in (genotypes, reference))
     run = run_options(device, progress, memory)
-    scores, called, components, matched = _teatime.project(new, known, match, options, missing, run)
+    scores, called, components, matched, taken = _teatime.project(new, known, match, options, missing, absent, run)
     pca = GenotypePCA(**components)
     warn_unconverged(pca.residuals, pca.converged, options["svd"])
-    used, variants = matched["reference"]["used"], matched["reference"]["variants"]
+    used, variants = matched["reference"]["used"], matched["reference"]["variants"] - taken
     if used < 0.95 * variants:
         warnings.warn(f"teatime: {used} of the reference's {variants} variants were matched: scores are less exact", stacklevel=2)
-    return Projection(scores, called, pca, matched)
+    return Projection(scores, called, pca, matched, taken)

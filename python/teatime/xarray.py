@@ -18,7 +18,7 @@ except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.xarray needs xarray: pip install 'teatime[xarray]'") from error
 
 from . import genotype
-from .genotype import of_haplotypes
+from ._genotypes import of_haplotypes
 
 __all__ = ["GenotypeAccessor"]
 

@@ -242,6 +242,94 @@ def test_cohorts_are_compared_by_the_variants_that_both_have(tmp_path, rng):
         genotype.project(d, known, 3, device="cpu")
 
 
+def test_listed_samples_and_variants(tmp_path, rng):
+    d = dosages(calls(rng, 60, 12))
+    store = bed(tmp_path / "all.bed", d, [("1", 10 * (i + 1), "A", "C") for i in range(60)])
+    kept, taken = [f"s{i}" for i in (7, 1, 2, 9, 10)], [f"v{10 * (i + 1)}" for i in range(60) if i % 5]
+    rows, columns = [i for i in range(60) if i % 5 and i not in (1, 2)], [1, 2, 9, 10]
+    alone = np.ascontiguousarray(d[rows][:, columns])
+    (tmp_path / "keep.txt").write_text("".join(f"f {name}\n" for name in kept))
+    (tmp_path / "regions.bed").write_text("chr1 19 30\n")
+    for lists in (
+        {"keep": kept, "remove": ["s7"], "extract": np.array(taken), "exclude": ["v20", "1:30"]},
+        {"keep": tmp_path / "keep.txt", "remove": ("s7",), "extract": iter(taken), "exclude": str(tmp_path / "regions.bed")},
+    ):
+        lists["extract"] = [*lists["extract"]]
+        opened = genotype.open_store(store, **lists)
+        assert (opened.names, opened.variants, opened.samples) == (["s1", "s2", "s9", "s10"], len(rows), 4)
+        # A store with some samples and variants can lose further ones.
+        twice = genotype.open_store(store, keep=lists["keep"], extract=lists["extract"])
+        for source, given in ((store, lists), (opened, {}), (twice, {"remove": lists["remove"], "exclude": lists["exclude"]})):
+            for function, more in ((genotype.pca, (2,)), (genotype.grm, ()), (genotype.distances, ("cityblock",))):
+                ours, theirs = function(source, *more, device="cpu", **given), function(alone, *more, device="cpu")
+                name = "scores" if function is genotype.pca else "matrix"
+                np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+        between = genotype.distances_between(store, opened, "cityblock", device="cpu", **lists)
+        np.testing.assert_array_equal(between.matrix, genotype.distances(alone, "cityblock", device="cpu").matrix)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            projected = genotype.project(store, opened, 2, device="cpu", **lists)
+        np.testing.assert_allclose(projected.scores, projected.reference.scores, rtol=0, atol=1e-4)
+    # Only files tell families apart.
+    (tmp_path / "alone.txt").write_text("s1\n")
+    for argument, error, words in (
+        ({"keep": tmp_path / "alone.txt"}, ValueError, "`keep`: none of 12 samples is left; 1 of 1 ids"),
+        ({"keep": kept, "remove": kept}, ValueError, "`remove`: none of 5 samples is left"),
+        ({"extract": []}, ValueError, "`extract`: none of 60 variants is left; 0 of 0 ids"),
+        ({"exclude": ["v10", 3]}, TypeError, "`exclude` has 3, and ids are text"),
+        ({"keep": 3}, TypeError, "`keep` has 3, and ids are text"),
+        ({"keep": "s1"}, OSError, "s1"),
+    ):
+        with pytest.raises(error, match=words):
+            genotype.grm(store, device="cpu", **argument)
+    with pytest.raises(TypeError, match="an array has no names"):
+        genotype.grm(d, keep=kept)
+    with pytest.warns(UserWarning, match="1 of 2 ids of `keep` are of no sample or variant"):
+        genotype.open_store(store, keep=["s1", "f s2"])
+
+
+def test_tables_of_a_bed(tmp_path, rng):
+    d = dosages(calls(rng, 20, 6))
+    store = bed(tmp_path / "all.bed", d, [("1", 10 * (i + 1), "A", "C") for i in range(20)])
+    tables = {ending: (tmp_path / f"all.{ending}").rename(tmp_path / f"other.{ending}") for ending in ("bim", "fam")}
+    opened = genotype.open_store(store, **tables, keep=["s1", "s4"])
+    assert (opened.names, opened.variants) == (["s1", "s4"], 20)
+    with pytest.raises(OSError, match="all.fam"):
+        genotype.open_store(store, bim=tables["bim"])
+    with pytest.raises(ValueError, match="`fam`: it is a table of a .bed"):
+        genotype.open_store(tmp_path, fam=tables["fam"])
+
+
+def test_absent_variants_are_reference(tmp_path, rng):
+    d = dosages(calls(rng, 300, 12))
+    variants = [("1", 10 * (i + 1), "A", "C") for i in range(300)]
+    known = bed(tmp_path / "known.bed", d, variants)
+    # No new sample has a copy of A1 at every third variant.
+    new = d.copy()
+    new[::3] = 0
+    some = [i for i in range(300) if i % 3]
+    whole = bed(tmp_path / "whole.bed", new, variants)
+    varying = bed(tmp_path / "varying.bed", new[some], [variants[i] for i in some])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = genotype.project(whole, known, 2, device="cpu")
+        ours = genotype.project(varying, known, 2, absent="reference", device="cpu")
+        turned = genotype.project(varying, genotype.open_store(known).count_allele(0), 2, absent="reference", device="cpu")
+    np.testing.assert_array_equal(ours.scores, expected.scores)
+    np.testing.assert_array_equal(ours.called, expected.called)
+    np.testing.assert_allclose(np.abs(turned.scores), np.abs(expected.scores), rtol=0, atol=1e-5)
+    assert ours.as_reference == ours.matched["reference"]["absent"] > 80 and expected.as_reference == 0
+    with pytest.warns(UserWarning, match="of the reference's [0-9]+ variants were matched"):
+        genotype.project(varying, known, 2, device="cpu")
+    for given, words in (
+        ({"absent": "ref"}, "`absent` is missing or reference"),
+        ({"absent": "reference", "match": "id"}, "`match` of id knows none"),
+        ({"absent": "reference", "exclude": ["v20"]}, "of which some were left out"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            genotype.project(varying, known, 2, device="cpu", **given)
+
+
 def test_alleles_of_distances():
     g = np.array([[[0, 1], [2, 2]], [[0, 0], [1, 2]]], "i1")
     for metric, want in (("cityblock", 4), ("ibs", 0), ("ibs-of-alleles", 0)):

@@ -37,7 +37,7 @@ impl With {
         let by = args.with.match_by;
         let (_bar, run) = Bar::over(run, "Matching", other.genotypes.variants(), "variants");
         let index = VariantIndex::of_genotypes(by, &other.genotypes, &other.sources(), &run)?;
-        let (matches, matched) = stores.match_with(&index, OTHER, device, &run)?;
+        let (matches, _, matched) = stores.match_with(&index, OTHER, device, &run)?;
         matched.check(path)?;
         Ok(Some(Self { stores: other, matches, matched }))
     }

@@ -5,17 +5,17 @@ mod table;
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 use teatime::Cancel;
-use teatime_genotype::{MatchBy, ProjectMethod, Projection, project};
+use teatime_genotype::{Cohort, MatchBy, ProjectMethod, Projection, Wanted};
 
 use self::{
     samples::Samples,
     table::{Header, Table},
 };
 use crate::{
-    args::{FolderArgs, Resources, between, by_name, local, match_by, with_exits},
+    args::{FolderArgs, Named, Resources, between, by_name, local, match_by, named, refuse, with_exits},
     failure::Failure,
     matched::Matched,
     output::{Output, RECORD},
@@ -31,6 +31,9 @@ const COMMAND: &str = "project";
 const SCORES: &str = "projection.tsv";
 const EIGENVEC: &str = "projection.eigenvec";
 const SAMPLES: &str = "projection.samples.tsv";
+
+/// The values of --absent; true if variants that the stores lack are homozygous reference.
+const ABSENT: Named<bool> = &[("missing", false), ("reference", true)];
 
 /// All files that a run may write.
 const RESULTS: [&str; 4] = [RECORD, SCORES, EIGENVEC, SAMPLES];
@@ -75,6 +78,14 @@ pub(crate) struct ProjectArgs {
     /// warning, beyond it an error.
     #[arg(long, value_name = "X", default_value_t = 0.05, value_parser = between(0.0, 1.0))]
     max_mismatch: f64,
+    /// Meaning of a variant of the loadings at a place that the stores do not have
+    ///
+    /// missing: no sample has a call of it. reference: all samples have only the loadings' reference allele there. That is right for a
+    /// whole genome's call set that has only the sites at which a sample varies, and wrong for genotyping arrays, for exomes, and for
+    /// stores that a filter thinned. Variants on contigs that the stores lack, or at places with other alleles, stay missing;
+    /// --max-mismatch then is their largest fraction among all but those that are taken as reference.
+    #[arg(long, value_name = "MEANS", value_parser = named(ABSENT), default_value = "missing", action = ArgAction::Set)]
+    absent: bool,
     #[command(flatten)]
     results: FolderArgs,
     #[command(flatten)]
@@ -101,6 +112,10 @@ about its share of missing calls; a warning names samples with more than 5 %.
 With --missing least-squares they are not; a sample without a missing call has
 the same scores either way, where the stores have all variants of the loadings.
 
+With --absent reference, samples of a call set that has only the sites at which
+one of them varies get the scores that all sites would give: at the others they
+have the allele that the loadings name in the column ref.
+
 Scores of new samples lie nearer to zero than those of the reference's own, the
 more so the fewer those are; as in flashpca and plink2, nothing corrects it. To
 compare like with like, leave some samples out of the PCA and project them too.
@@ -116,22 +131,36 @@ Examples:
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     args.stores.names_alleles("teatime project")?;
+    refuse(&[
+        (
+            args.absent && args.match_by == MatchBy::Id,
+            "--absent reference is about places, and --match id knows none: a variant of another id is not absent",
+        ),
+        (
+            args.absent && args.stores.lists.choose_variants(),
+            "--absent reference needs all variants of the stores: those that --extract or --exclude leave out are not absent",
+        ),
+    ])?;
     let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     let device = args.resources.open()?;
     args.stores.settle_ploidy(&mut stores, &device, &run)?;
     report.stage("open");
-    let Table { header, reference, index } =
-        Table::read(&args.loadings, stores.genotypes.ploidy(), args.match_by, cancel)?;
+    let mut table = Table::read(&args.loadings, stores.genotypes.ploidy(), args.match_by, cancel)?;
     let (bar, matching) = Bar::over(&run, "Matching", stores.genotypes.variants(), "variants");
-    let (matches, matched) = stores.match_with(&index, "the loadings", &device, &matching)?;
+    let index = std::mem::take(&mut table.index);
+    let (matches, absent, mut matched) = stores.match_with(&index, "the loadings", &device, &matching)?;
     drop(index);
+    let absent = if args.absent { table.as_reference(&absent) } else { Vec::new() };
+    matched.as_reference = absent.len() as u64;
     let mut warnings = check(args, &matched)?;
     let used = matched.counts.reference.used;
     report.stage("matching");
 
     let run = run.progress(bar.progress("Projection"));
-    let result = project(&stores.genotypes, &device, &reference, &matches, args.missing, &run)?;
+    let wanted = Wanted::default().projection(&table.reference, &matches, args.missing).absent(&absent);
+    let cohort = Cohort::load(&stores.genotypes, &device, &wanted, &run)?;
+    let Some(result) = cohort.projection() else { unreachable!("a projection that is wanted was made") };
     stores.check_found()?;
     report.stage("project");
     if result.missing_calls == used * stores.genotypes.samples() {
@@ -140,7 +169,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
             "the stores have no call of the {n} that are also in the loadings"
         )));
     }
-    let samples = Samples(&result);
+    let (samples, header) = (Samples(result), &table.header);
     warnings.extend(samples.warnings(args.missing, &stores));
     scores(&output, SCORES, &stores, &result.scores)?;
     if let Some(values) = &header.singular_values {
@@ -154,7 +183,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     report.head_of_stores((&device, &output), (result.memory, result.stats), &stores, result.digest);
     report.components(result.scores.cols());
     report.warn(warnings);
-    describe(&mut report, args, &stores, &header, &result, &matched, &samples);
+    describe(&mut report, args, &stores, header, result, &matched, &samples);
     report.seconds();
     report.page.push('\n');
     report.finish(output, args.results.json)
@@ -187,6 +216,9 @@ fn describe(
             "by": counts.by.name(),
         },
         "max_mismatch": args.max_mismatch,
+        "absent": ABSENT[usize::from(args.absent)].0,
+        // The number of the loadings' variants that the stores lack and that were taken as homozygous reference.
+        "absent_as_reference": matched.as_reference,
         "missing": args.missing.name(),
         // The number of missing calls of the used variants, summed over samples.
         "missing_calls": result.missing_calls,
@@ -198,7 +230,7 @@ fn describe(
     report.line("variants", matched.used());
     report.line("", matched.ignored());
     report.lines(stores.changes());
-    let calls = loadings.used as f64 * stores.genotypes.samples() as f64;
+    let calls = result.used as f64 * stores.genotypes.samples() as f64;
     let share = text::general(100.0 * result.missing_calls as f64 / calls, 3);
     report.line("missing", format!("{share} % of the calls, {}", args.missing.name()));
     let peaks = report.peaks("");
@@ -207,8 +239,9 @@ fn describe(
 
 /// Fails if too few of the loadings' variants can be used, and returns warnings.
 fn check(args: &ProjectArgs, matched: &Matched) -> Result<Vec<String>, Failure> {
-    let (loadings, mismatch) = (&matched.counts.reference, matched.counts.mismatch());
-    let (total, left) = (text::count(loadings.variants), loadings.variants - loadings.used);
+    let (loadings, apart) = (&matched.counts.reference, matched.as_reference);
+    let (mismatch, others) = (matched.counts.mismatch(apart), loadings.variants - apart);
+    let (total, left) = (text::count(others), others - loadings.used);
     let (path, most, reasons) = (args.loadings.display(), args.max_mismatch, matched.reasons());
     matched.check(&args.loadings)?;
     let share = text::general(100.0 * mismatch, 3);

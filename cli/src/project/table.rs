@@ -8,8 +8,8 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
-use teatime::{Cancel, Error};
-use teatime_genotype::{MatchBy, ReferenceLoadings, Scaler, VariantIndex};
+use teatime::{Cancel, Error, to_usize};
+use teatime_genotype::{Match, MatchBy, ReferenceLoadings, Scaler, VariantIndex};
 
 use crate::{
     failure::Failure,
@@ -48,6 +48,8 @@ pub(crate) struct Table {
     pub(crate) header: Header,
     pub(crate) reference: ReferenceLoadings,
     pub(crate) index: VariantIndex,
+    /// For each variant, true if its reference allele is counted.
+    counts_reference: Vec<bool>,
 }
 
 impl Table {
@@ -68,7 +70,7 @@ impl Table {
         if let Some(rows) = header.rows {
             reference.reserve(rows).map_err(|_| lines.fail(format!("no memory for {rows} variants")))?;
         }
-        let mut numbers = vec![0.0; components];
+        let (mut numbers, mut counts_reference) = (vec![0.0; components], Vec::new());
         while let Some(line) = lines.next()? {
             let row = Row::parse(&line, &mut numbers)
                 .and_then(|row| row.check(header.scaler, ploidy).map(|()| row))
@@ -79,6 +81,7 @@ impl Table {
                 error => error.into(),
             })?;
             index.push((row.contig, row.position, row.id), row.other, row.counted)?;
+            counts_reference.push(row.counts_reference);
             if lines.number.is_multiple_of(BATCH) {
                 cancel.check()?;
             }
@@ -88,8 +91,16 @@ impl Table {
                 Err(lines.fail(format!("the table ends after {} of {rows} variants", reference.len())))
             }
             _ if reference.is_empty() => Err(lines.fail("the table has no variant")),
-            _ => Ok(Self { header, reference, index }),
+            _ => Ok(Self { header, reference, index, counts_reference }),
         }
+    }
+
+    /// Returns the matches of variants at which all samples are homozygous reference.
+    pub(crate) fn as_reference(&self, variants: &[u32]) -> Vec<Match> {
+        let found = |&row: &u32| {
+            if self.counts_reference[to_usize(row.into())] { Match::Swapped(row) } else { Match::Same(row) }
+        };
+        variants.iter().map(found).collect()
     }
 }
 
@@ -215,6 +226,7 @@ struct Row<'a> {
     /// The counted alleles; `other` are the alleles that are not counted.
     counted: &'a str,
     other: &'a str,
+    counts_reference: bool,
     frequency: f64,
     mean: f64,
     scale: f64,
@@ -247,7 +259,8 @@ impl<'a> Row<'a> {
         for (i, value) in loadings.iter_mut().enumerate() {
             *value = number(&format_args!("PC{}", i + 1))?;
         }
-        Ok(Self { contig, position, id, counted, other, frequency, mean, scale })
+        let counts_reference = counted != alternate;
+        Ok(Self { contig, position, id, counted, other, counts_reference, frequency, mean, scale })
     }
 
     /// Refuses a mean that does not fit the frequency and ploidy: tables of earlier versions do not contain their ploidy.

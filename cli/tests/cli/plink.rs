@@ -18,6 +18,43 @@ fn tables_that_lack_lines_are_told() {
     scratch.refused("pca major --out out -k 1", 1, &said);
 }
 
+#[test]
+fn tables_of_other_names() {
+    let scratch = Scratch::new();
+    scratch.copies("plink1/few5", "few", &["bed", "bim", "fam"]);
+    scratch.copies("plink1/few5", "other", &["bed"]);
+    scratch.write("v.txt", scratch.text("few.bim").replace("rs0", "id0"));
+    scratch.write("s.txt", scratch.text("few.fam"));
+    let tables = "--bim v.txt --fam s.txt";
+    scratch.ok("pca few --out few_pca -k 2 --loadings");
+    for (command, more) in [
+        ("pca -k 2", ""),
+        ("grm", ""),
+        ("distance", "/d.npy"),
+        ("project --loadings few_pca/loadings.tsv.gz", ""),
+    ] {
+        scratch.ok(&format!("{command} few.bed --out alone{more}"));
+        scratch.ok(&format!("{command} other.bed {tables} --out tables{more}"));
+        assert_eq!(scratch.results("tables"), scratch.results("alone"), "{command}");
+        std::fs::remove_dir_all(scratch.join("alone")).unwrap();
+        std::fs::remove_dir_all(scratch.join("tables")).unwrap();
+    }
+    scratch.write("ids.txt", "id0");
+    scratch.ok(&format!("grm other {tables} --out ids --extract ids.txt"));
+    for (stores, option) in [("few.bed few.bed", "--bim v.txt"), ("@biallelic.vcz", "--fam s.txt")] {
+        let said = ["which has to be the only store", option.split(' ').next().unwrap()];
+        scratch.refused(&format!("grm {stores} {option} --out new"), 2, &said);
+    }
+    // Messages name the tables.
+    scratch.copies("plink1/biallelic", "cut", &["bed", "bim", "fam"]);
+    scratch.write("short.txt", scratch.text("cut.fam").split_once('\n').unwrap().1);
+    scratch.refused(
+        "grm cut.bed --fam short.txt --out new",
+        1,
+        &["the 59 samples of short.txt", "short.txt lacks lines"],
+    );
+}
+
 /// plink lets samples of two families share a name, and so does teatime; two samples of one family give a warning.
 #[test]
 fn doubled_names_are_told() {

@@ -69,6 +69,7 @@ pub struct BedFile {
     path: PathBuf,
     array: Arc<dyn ChunkedArray>,
     samples: Vec<Sample>,
+    fam: PathBuf,
     bim: Bim,
 }
 
@@ -128,12 +129,22 @@ impl BedFile {
             return Err(Error::store(path.display(), why));
         }
         let array = Arc::new(BedArray::new(path.display().to_string(), file, order, shape));
-        Ok(Self { path, array, samples, bim })
+        Ok(Self { path, array, samples, fam, bim })
     }
 
     /// Returns the path of the .bed.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the path of the .bim.
+    pub fn bim(&self) -> &Path {
+        self.bim.path()
+    }
+
+    /// Returns the path of the .fam.
+    pub fn fam(&self) -> &Path {
+        &self.fam
     }
 
     /// Returns the packed calls as PLINK stores them: `u8`, (variants, a fourth of the samples, rounded up), in chunks of whole rows.

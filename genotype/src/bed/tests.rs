@@ -149,6 +149,7 @@ fn plink2_writes_the_same_sample_major() {
     };
     let other = BedFile::open_with(fixture("plink1/sample_major.bed"), &options).unwrap();
     assert_eq!(one.array().shape(), other.array().shape());
+    assert_eq!([one.bim(), one.fam()], [other.bim(), other.fam()]);
     assert!(rows(&**one.array()) == rows(&**other.array()));
 }
 

@@ -61,7 +61,37 @@ impl<'a> Wanted<'a> {
         matches: &'a [Option<Match>],
         method: ProjectMethod,
     ) -> Self {
-        Self { projection: Some(Matched { reference, matches, method }), ..self }
+        Self { projection: Some(Matched { reference, matches, absent: &[], method }), ..self }
+    }
+
+    /// Says that all samples are homozygous at variants of the reference that the genotypes lack: with no copy of the counted alleles of a
+    /// [`Match::Same`], and only copies of those of a [`Match::Swapped`]. Such variants take part in the [projection](Self::projection),
+    /// which is asked for before, as if the genotypes had them. Those that a store lacks are among
+    /// [`VariantMatches`](crate::VariantMatches).
+    ///
+    /// A variant that the reference does not have, or that has a match, is an [`Error::Argument`] of [`Cohort::load`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use teatime::{Device, Run, store::MemoryArray};
+    /// use teatime_genotype::{Cohort, Genotypes, Match, ProjectMethod, ReferenceLoadings, Scaler, Wanted};
+    ///
+    /// let mut reference = ReferenceLoadings::new(Scaler::Center, 2, 1)?;
+    /// reference.push(0.5, 1.0, 1.0, &[0.5])?;
+    /// reference.push(0.25, 0.5, 1.0, &[0.25])?;
+    /// // Two samples with a dosage of 2 and 1 at the first variant; the file does not have the second one, at which no sample varies.
+    /// let array = MemoryArray::new("dosages", &[2i8, 1], &[1, 2], &[1, 2])?;
+    /// let new = Genotypes::new(vec![Arc::new(array)])?;
+    /// let (matches, absent) = ([Some(Match::Same(0))], [Match::Same(1)]);
+    /// let wanted = Wanted::default().projection(&reference, &matches, ProjectMethod::Mean).absent(&absent);
+    /// let cohort = Cohort::load(&new, &Device::cpu(), &wanted, &Run::default())?;
+    /// let scores = &cohort.projection().unwrap().scores;
+    /// assert_eq!(scores.data(), [0.5 * (2.0 - 1.0) - 0.25 * 0.5, -0.25 * 0.5]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    #[must_use]
+    pub fn absent(self, absent: &'a [Match]) -> Self {
+        Self { projection: self.projection.map(|matched| Matched { absent, ..matched }), ..self }
     }
 
     /// Asks for the number of missing calls of each sample: [`Cohort::missing_calls`]. [Parts](Cohort::part) refuse it.

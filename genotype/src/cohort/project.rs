@@ -27,7 +27,8 @@ use crate::{
 ///
 /// `matches` says for each variant of `genotypes` which variant of the reference it is, if any, in any order;
 /// each reference variant occurs at most once. Variants of the reference that the genotypes lack add nothing:
-/// the more are lacking, the nearer scores are to zero, except with [`ProjectMethod::LeastSquares`].
+/// the more are lacking, the nearer scores are to zero, except with [`ProjectMethod::LeastSquares`]. If all samples are known to be
+/// homozygous there, [`Wanted::absent`] adds what such calls would add.
 ///
 /// New samples lie nearer to zero than the reference's own samples, more so with fewer reference samples, since
 /// the noise of the reference's samples is in its loadings. This is not corrected here, nor in flashpca or plink2.
@@ -100,7 +101,7 @@ impl Cohort {
         method: ProjectMethod,
         run: &Run,
     ) -> Result<Projection> {
-        let matched = Matched { reference, matches, method };
+        let matched = Matched { reference, matches, absent: &[], method };
         matched.check(self.genotypes())?;
         self.check_bounded(OP, matched.bounded())?;
         self.with_room(ProjectionSums::needs(&self.reader, matched), &mut |reading| {
@@ -116,10 +117,10 @@ impl Cohort {
         let called = totals.called.clone();
         let (scores, undetermined) = solve::solve(totals, matched.reference, self.device())?;
         let variants = matched.matches.iter().enumerate().filter(|(_, found)| found.is_some());
-        let missing = variants.clone().map(|(variant, _)| self.counts.missing(variant));
+        let missing = variants.map(|(variant, _)| self.counts.missing(variant));
         Ok(Projection {
             scores,
-            used: variants.count() as u64,
+            used: matched.count() as u64,
             missing_calls: missing.sum(),
             called,
             undetermined,

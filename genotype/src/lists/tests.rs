@@ -61,11 +61,51 @@ fn samples_are_known_by_id_alone() {
     }
 }
 
+/// Ids without a file are whole names, whatever their families and the white space in them.
+#[test]
+fn lists_of_ids() {
+    let text = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let (ids, families) = (text(&["a", "b", "a", "c\td\n", "#IID"]), text(&["A", "0", "B", "C", "C"]));
+    let list = SampleList::of_ids(text(&["c\td\n", "a", "#IID", "A b", "a"]));
+    for families in [None, Some(&families[..])] {
+        let Listed { rows, entries, repeated, absent } = list.find(&ids, families).unwrap();
+        assert_eq!((rows, [entries, repeated, absent]), (vec![0..1, 2..5], [4, 1, 1]));
+    }
+    let of = |list: &[&str]| {
+        let variant = |(contig, id): (&str, &str)| Variant {
+            contig: contig.into(),
+            position: 7,
+            id: id.into(),
+            reference: "A".into(),
+            alternate: "C".into(),
+        };
+        let source: Vec<_> = [("23", "a b"), ("39", "v"), ("40", "w")].map(variant).into();
+        VariantList::of_ids(text(list)).find(&[&source], &[0..3], None, &Cancel::default()).unwrap()
+    };
+    let Listed { rows, entries, repeated, absent } = of(&["a b", "w", "w", "a"]);
+    assert_eq!((rows, [entries, repeated, absent]), (vec![0..1, 2..3], [3, 1, 1]));
+    // These contigs are not human: 23 is no X.
+    assert_eq!((of(&["X:7"]).absent, of(&["39:7", "23:7"]).rows), (1, vec![0..2]));
+}
+
+#[test]
+fn arguments_name_files() {
+    for (argument, file, kind) in [
+        ("a.txt", "a.txt", VariantListKind::Ids),
+        ("a.BED", "a.BED", VariantListKind::Bed0),
+        ("bed0:a", "a", VariantListKind::Bed0),
+        ("bed1:a.bed", "a.bed", VariantListKind::Bed1),
+        ("./bed1:a", "./bed1:a", VariantListKind::Ids),
+    ] {
+        assert_eq!(VariantListKind::of_argument(Path::new(argument)), (Path::new(file), kind));
+    }
+}
+
 #[test]
 fn other_files_are_refused() {
     let read = |bytes: &[u8]| {
         let (_folder, path) = file(bytes);
-        SampleList::read(path, &Budget::default()).map(|list| list.text)
+        SampleList::read(path, &Budget::default()).map(drop)
     };
     refused(read(&[0x6c, 0x1b, 1, 0]), &["is a .bed of PLINK's genotypes"]);
     refused(read(&[0x1f, 0x8b, 8]), &["is compressed"]);
@@ -96,10 +136,11 @@ fn variants(kind: VariantListKind, list: &str, among: &[Range<u64>]) -> Result<(
     let second = of(&[("chrX", 10, "."), ("chrX", 40, "rs1"), ("chr1", 50, "1:40:A:C")]);
     let (_folder, path) = file(list);
     let list = VariantList::read(path, kind, &Budget::default())?;
-    let listed = list.find(&[&first, &second], among, Karyotype::HUMAN, &Cancel::default())?;
+    let listed = list.find(&[&first, &second], among, None, &Cancel::default())?;
     let flat = |rows: Vec<Range<u64>>| rows.into_iter().flatten().collect::<Vec<_>>();
-    let others = flat(listed.others(among));
+    let [taken, others] = [false, true].map(|others| flat(listed.choose(among, others)));
     let rows = flat(listed.rows);
+    assert_eq!(rows, taken);
     assert!(flat(among.to_vec()).iter().all(|row| rows.contains(row) != others.contains(row)), "{others:?}");
     Ok((rows, [listed.entries, listed.repeated, listed.absent]))
 }
@@ -147,6 +188,7 @@ fn regions_hold_positions() {
         (bed1, "1 1 2\n1 -1 4\n"),
         (bed0, "1 1 2\n1 18446744073709551615 18446744073709551615\n"),
     ] {
-        refused(variants(kind, list, &[ALL]), &["line 2 is no region"]);
+        let end = if kind == bed0 { "an end after it" } else { "an end that is not before it" };
+        refused(variants(kind, list, &[ALL]), &["line 2 is no region", end]);
     }
 }

@@ -101,9 +101,10 @@ impl GenotypeCounts {
 }
 
 impl MatchCounts {
-    /// Returns the fraction of the reference's variants that have no match.
-    pub fn mismatch(&self) -> f64 {
+    /// Returns the fraction of the reference's variants that have no match, if `apart` of those without one do not count.
+    pub fn mismatch(&self, apart: u64) -> f64 {
         let ReferenceCounts { variants, used, .. } = self.reference;
-        (variants - used) as f64 / variants.max(1) as f64
+        let counted = variants - apart;
+        (counted - used) as f64 / counted.max(1) as f64
     }
 }

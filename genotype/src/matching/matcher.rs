@@ -1,6 +1,10 @@
 //! The matching of variants, one after another, with those of an index.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use super::{
     Key, Match, MatchBy, MatchCounts, NOWHERE, ReferenceCounts, VariantIndex, VariantMatches,
@@ -280,7 +284,7 @@ impl<'a> Matching<'a> {
 
     pub(super) fn finish(mut self) -> VariantMatches {
         self.settle();
-        self.count();
+        let absent = self.count();
         let Self { index, mut counts, matches, .. } = self;
         let (own, used) = (&mut counts.genotypes, counts.reference.used);
         own.variants = matches.len() as u64;
@@ -291,11 +295,14 @@ impl<'a> Matching<'a> {
             let ours = index.names.names.iter().find(|name| ***name != *NOWHERE);
             counts.contigs = ours.map(ToString::to_string).zip(theirs.as_deref().map(str::to_owned));
         }
-        VariantMatches { matches, counts }
+        VariantMatches { matches, absent, counts }
     }
 
-    /// Counts the reference's variants, and the genotypes' variants whose id occurs more than once.
-    fn count(&mut self) {
+    /// Counts the reference's variants, and the genotypes' variants whose id occurs more than once. Returns the reference's variants that
+    /// are absent on contigs that the genotypes have.
+    fn count(&mut self) -> Vec<u32> {
+        let contigs: HashSet<u32> = self.contigs.values().flatten().copied().collect();
+        let mut absent = Vec::new();
         let mut counts = std::mem::take(&mut self.counts);
         counts.by = self.index.by;
         counts.reference.variants = self.order.len() as u64;
@@ -311,13 +318,17 @@ impl<'a> Matching<'a> {
                 reference.doubled_id += variants;
                 counts.genotypes.doubled_id += u64::from(seen);
             } else {
-                self.count_place(place, reference);
+                let is_here = contigs.contains(&self.key(place.start).name);
+                self.count_place(place, reference, &mut |row| absent.extend(is_here.then_some(row)));
             }
         }
         self.counts = counts;
+        absent.sort_unstable();
+        absent
     }
 
-    fn count_place(&self, place: Range<usize>, counts: &mut ReferenceCounts) {
+    /// Counts the reference's variants at a place, and hands each absent one to `lacks`.
+    fn count_place(&self, place: Range<usize>, counts: &mut ReferenceCounts, lacks: &mut dyn FnMut(u32)) {
         let mut first = place.start;
         while first < place.end {
             let variants = self.range(|key| key, self.key(first)).len();
@@ -328,7 +339,10 @@ impl<'a> Matching<'a> {
             let once = left.min(u64::from(used == 0));
             counts.repeated += left - once;
             let why = match (self.seen[place.start], self.ambiguous[first]) {
-                (0, _) => &mut counts.absent,
+                (0, _) => {
+                    lacks(self.order[first]);
+                    &mut counts.absent
+                }
                 (_, true) => &mut counts.ambiguous,
                 (_, false) => &mut counts.other_alleles,
             };

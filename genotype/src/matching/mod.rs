@@ -61,6 +61,9 @@ pub struct VariantMatches {
     /// The match of each selected variant, if it has one, as [`project`](crate::project()) and
     /// [`SamplePairs::between`](crate::SamplePairs::between) take them. No variant of the reference occurs twice.
     pub matches: Vec<Option<Match>>,
+    /// The indices of the reference's variants that are [absent](ReferenceCounts::absent), but on contigs of which the genotypes have
+    /// variants, in ascending order. By id, there are none.
+    pub absent: Vec<u32>,
     /// The numbers of variants that were matched, and of others by reason.
     pub counts: MatchCounts,
 }
@@ -202,9 +205,9 @@ impl VariantIndex {
     /// on `device` to find the alleles that samples carry.
     ///
     /// # Cost
-    /// Reads the variants once, and without `karyotype` their contigs once more; [`carried_alleles`] of variants with several counted alleles.
-    /// Takes 13 bytes of memory for each variant of the reference and 8 for each of `genotypes` besides those of the index, and more for variants
-    /// that are decided last, since their alleles differ from the reference's.
+    /// Reads the variants once, and without `karyotype` their contigs once more; [`carried_alleles`] of variants with several counted
+    /// alleles. Takes 13 bytes of memory for each variant of the reference, 4 more for each absent one, and 8 for each of `genotypes`
+    /// besides those of the index, and more for variants that are decided last, since their alleles differ from the reference's.
     ///
     /// # Errors
     /// Fails as [`of_genotypes`](Self::of_genotypes), [`ContigRuns::read`] and [`carried_alleles`] do. Finding no match is no error.

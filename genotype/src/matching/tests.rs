@@ -46,7 +46,7 @@ fn carrying(
     }
     let all = vec![u128::MAX; matching.several.len()];
     matching.find_carried(if carried.is_empty() { &all } else { carried });
-    let VariantMatches { matches, counts } = matching.finish();
+    let VariantMatches { matches, counts, .. } = matching.finish();
     let ReferenceCounts { used, absent, other_alleles, repeated, ambiguous, nowhere, doubled_id, .. } =
         counts.reference;
     let all = used + absent + other_alleles + repeated + ambiguous + nowhere + doubled_id;
@@ -105,7 +105,33 @@ fn by_place_and_alleles() {
     assert_eq!(found, cases.map(|(_, expected)| expected));
     let expected = "7 variants, 5 used, 2 swapped, 1 absent, 1 other_alleles; 9 variants, 3 not_in_reference, 1 repeated";
     assert_eq!(told(&counts), expected);
-    assert!((counts.mismatch() - 2.0 / 7.0).abs() < 1e-15);
+    assert!((counts.mismatch(0) - 2.0 / 7.0).abs() < 1e-15);
+    assert!((counts.mismatch(1) - 1.0 / 6.0).abs() < 1e-15);
+}
+
+#[test]
+fn absent_variants_are_of_contigs_that_the_genotypes_have() {
+    let rows = [
+        ("c", ("2", 10, "A", "C")),
+        ("x", ("1", 30, "A", "C")),
+        ("x", ("1", 30, "A", "C")),
+        ("o", ("1", 20, "A", "C")),
+        ("s", ("1", 5, "A", "C")),
+        ("f", ("1", 10, "A", "C")),
+        // The genotypes have no variant on this contig, and nobody knows the place of the other.
+        ("n", ("3", 10, "A", "C")),
+        ("u", ("0", 0, "A", "C")),
+    ];
+    let source: Vec<_> =
+        [("chr1", 20, "A", "G"), ("chr1", 5, "A", "C"), ("2", 7, "A", "C"), ("0", 0, "A", "C")]
+            .map(|site| variant(".", site))
+            .into();
+    let genotypes = memory(&[0i8; 4], &[4, 1], &[4, 1]);
+    let (device, run) = (Device::cpu(), Run::default());
+    for (by, expected, absent) in [(MatchBy::Position, &[0, 1, 5][..], 4), (MatchBy::Id, &[], 6)] {
+        let found = indexed(by, &rows).matches(&genotypes, &[&source], None, &device, &run).unwrap();
+        assert_eq!((&found.absent[..], found.counts.reference.absent), (expected, absent), "{by:?}");
+    }
 }
 
 #[test]

@@ -185,6 +185,8 @@ pub(crate) struct Matched<'a> {
     pub(crate) reference: &'a ReferenceLoadings,
     /// One match, or none, for each variant of the genotypes.
     pub(crate) matches: &'a [Option<Match>],
+    /// The reference's variants that the genotypes lack, as matches of variants of which every sample has a dosage of 0.
+    pub(crate) absent: &'a [Match],
     pub(crate) method: ProjectMethod,
 }
 
@@ -192,7 +194,7 @@ impl<'a> Matched<'a> {
     /// # Errors
     /// Fails as [`project`](crate::project()) does.
     pub(crate) fn check(&self, genotypes: &Genotypes) -> Result<()> {
-        let Self { reference, matches, .. } = self;
+        let Self { reference, matches, absent, .. } = self;
         let (samples, variants) = (genotypes.samples(), genotypes.variants());
         if samples == 0 {
             return Err(Error::argument(OP, "genotypes", format_args!("{variants} variants of 0 samples")));
@@ -225,6 +227,18 @@ impl<'a> Matched<'a> {
                 format!("none of the {variants} variants is one of the reference's {}", reference.len());
             return Err(Error::argument(OP, "matches", why));
         }
+        for row in absent.iter().map(|found| found.row()) {
+            match taken.get_mut(to_usize(row.into())) {
+                Some(taken) if !*taken => *taken = true,
+                _ => {
+                    let why = format!(
+                        "number {row} of a reference of {} is no variant of it, or has a match",
+                        taken.len()
+                    );
+                    return Err(Error::argument(OP, "absent", why));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -242,7 +256,7 @@ impl<'a> Matched<'a> {
 
     /// Returns a description that is the same for the same reference, matches and method.
     pub(crate) fn words(&self) -> String {
-        let Self { reference, matches, method } = self;
+        let Self { reference, matches, absent, method } = self;
         let number = |found: &Option<Match>| match found {
             None => 0,
             Some(Match::Same(row)) => 2 * u64::from(*row) + 1,
@@ -251,12 +265,14 @@ impl<'a> Matched<'a> {
         let state = digest(reference.ploidy, bytemuck::cast_slice(&reference.standards));
         let state = digest(state, bytemuck::cast_slice(&reference.loadings));
         let state = matches.iter().fold(state, |state, found| digest(state, &number(found).to_le_bytes()));
+        let absent = absent.iter().map(|found| !number(&Some(*found)));
+        let state = absent.fold(state, |state, number| digest(state, &number.to_le_bytes()));
         format!("onto {} components of reference {state:016x} by {}", reference.components, method.name())
     }
 
     /// Returns the number of bytes that it holds.
     pub(crate) fn bytes(&self) -> u64 {
-        self.reference.bytes() + size_of_val(self.matches) as u64
+        self.reference.bytes() + (size_of_val(self.matches) + size_of_val(self.absent)) as u64
     }
 
     /// Returns [shift, scale, fill] of a variant, which standardise its dosages as those of the
@@ -278,6 +294,11 @@ impl<'a> Matched<'a> {
             }
         };
         [shift, scale, (mean - shift) * scale].map(Element::to_f32)
+    }
+
+    /// Returns the number of the reference's variants that are used.
+    pub(crate) fn count(&self) -> usize {
+        self.matches.iter().flatten().count() + self.absent.len()
     }
 
     /// Returns [shift, scale, fill] of these variants, as a kernel that standardises takes them.

@@ -195,14 +195,15 @@ impl<'a> ProjectionSums<'a> {
     /// Waits for the sums.
     pub(crate) fn finish(self, device: &Device) -> Result<Totals> {
         let Self { matched, units, scores, missing, normal } = self;
-        let (pool, k, used) = (device.pool()?, units.scores.len(), matched.matches.iter().flatten().count());
+        let (pool, k, used) = (device.pool()?, units.scores.len(), matched.count());
         let products = &units.products;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
         let whole = |called: f64| called as u64;
+        let constants = |found| units.terms(matched, found, 0).map(|terms| terms.constant);
+        let product = |found| units.products(matched, found, 0);
         let (scores, called, rounding) = match (scores, missing) {
             (PanelSum::Packed(sums), _) => {
-                let constants = |found| units.terms(matched, found, 0).map(|terms| terms.constant);
-                let constants = pool.install(|| total(matched, k, constants));
+                let constants = pool.install(|| total(matched.matches, matched.absent, k, constants));
                 let both = sums.finish(|column, sum| match units.scores.get(column) {
                     Some(unit) => (sum - constants[column]) as f64 * unit,
                     None => (used as i128 - sum) as f64,
@@ -216,17 +217,23 @@ impl<'a> ProjectionSums<'a> {
             (PanelSum::Dense(sums), Some(PanelSum::Dense(missing))) => {
                 let called =
                     missing.finish()?.data().iter().map(|missing| whole(used as f64 - missing)).collect();
-                (sums.finish()?.transposed(), called, vec![0.0; products.len()])
+                let constants = pool.install(|| total(&[], matched.absent, k, constants));
+                let absent = |column: usize| -(constants[column] as f64) * units.scores[column];
+                let scores = with_absent(sums.finish()?.transposed(), matched, absent);
+                (scores, called, vec![0.0; products.len()])
             }
             (PanelSum::Dense(_), _) => unreachable!("missing calls of other rows should have a sum"),
         };
         let normal = normal.map(|normal| match normal {
             PanelSum::Packed(missing) => {
-                let product = |found| units.products(matched, found, 0);
-                let totals = pool.install(|| total(matched, products.len(), product));
+                let totals = pool.install(|| total(matched.matches, matched.absent, products.len(), product));
                 missing.finish(|column, sum| (totals[column] - sum) as f64 * products[column].unit)
             }
-            PanelSum::Dense(sums) => Ok(sums.finish()?.transposed()),
+            PanelSum::Dense(sums) => {
+                let totals = pool.install(|| total(&[], matched.absent, products.len(), product));
+                let absent = |column: usize| totals[column] as f64 * products[column].unit;
+                Ok(with_absent(sums.finish()?.transposed(), matched, absent))
+            }
         });
         Ok(Totals { scores, called, normal: normal.transpose()?, rounding })
     }
@@ -299,22 +306,34 @@ impl Units {
     }
 }
 
-/// Returns the sum of each column over all matched variants.
+/// Adds to the sums of each sample what the absent variants add to each column.
+fn with_absent(mut sums: Matrix, matched: Matched<'_>, absent: impl Fn(usize) -> f64) -> Matrix {
+    let columns = sums.cols();
+    for row in sums.data_mut().chunks_exact_mut(columns).filter(|_| !matched.absent.is_empty()) {
+        (0..).zip(row).for_each(|(column, sum)| *sum += absent(column));
+    }
+    sums
+}
+
+/// Returns the sum of each column over the matched and the absent variants.
 fn total<I: Iterator<Item = f64>>(
-    matched: Matched<'_>,
+    matches: &[Option<Match>],
+    absent: &[Match],
     columns: usize,
     terms: impl Fn(Match) -> I + Sync,
 ) -> Vec<i128> {
     #[allow(clippy::cast_possible_truncation, reason = "whole numbers")]
-    let of_part = |part: &[Option<Match>]| -> Vec<i128> {
+    let of_part = |part: &mut dyn Iterator<Item = &Match>| -> Vec<i128> {
         let mut sums = vec![0.0; columns];
-        for found in part.iter().flatten() {
+        for found in part {
             sums.iter_mut().zip(terms(*found)).for_each(|(sum, term)| *sum += term);
         }
         sums.into_iter().map(|sum| sum as i128).collect()
     };
     let none = || vec![0; columns];
-    matched.matches.par_chunks(PART).map(of_part).reduce(none, |mut a, b| {
+    let matches = matches.par_chunks(PART).map(|part| of_part(&mut part.iter().flatten()));
+    let absent = absent.par_chunks(PART).map(|part| of_part(&mut part.iter()));
+    matches.chain(absent).reduce(none, |mut a, b| {
         a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
         a
     })

@@ -8,7 +8,7 @@ use teatime::{Device, DeviceOptions, Result, Run, openings::least, store::Memory
 
 use super::*;
 use crate::{
-    Genotypes, Pca, PcaOptions, Scaler, loadings, pca, project,
+    Cohort, Genotypes, Pca, PcaOptions, Scaler, Wanted, loadings, pca, project,
     tests::{changes_no_bit, fractions, memory, random_dosages, score_bits},
     to_usize,
 };
@@ -140,6 +140,53 @@ fn order_and_swaps_of_variants_change_no_bit() {
             *found = found.map(|found| Match::Swapped(found.row()));
         }
         assert_eq!(score_bits(&project(&swapped, &found)), expected);
+    }
+}
+
+/// Variants that no sample varies at, and that a store does not have, add what they would add if it had them.
+#[test]
+fn absent_variants_are_as_if_they_were_there() {
+    let samples = 33;
+    let whole = dosages(300, samples);
+    let haploid: Vec<i8> = whole.iter().map(|&g| g.min(1)).collect();
+    let calls =
+        |values: &[i8]| memory(values, &[(values.len() / samples) as u64, samples as u64, 1], &[64, 7, 1]);
+    let dense = |values: &[i8]| fractions(values, 1.0, samples as u64);
+    let packed = |values: &[i8]| rows(values, samples);
+    let forms: [(&dyn Fn(&[i8]) -> Genotypes, &[i8], i8, f64); 3] =
+        [(&packed, &whole, 2, 0.0), (&calls, &haploid, 1, 0.0), (&dense, &whole, 2, 1e-5)];
+    for (genotypes, dosages, ploidy, tolerance) in forms {
+        let Fit { reference, matches, .. } = fit(&genotypes(dosages), Scaler::Patterson, K);
+        let (mut there, mut left, mut left_matches, mut absent) =
+            (dosages.to_vec(), Vec::new(), Vec::new(), Vec::new());
+        for ((at, row), found) in there.chunks_mut(samples).enumerate().zip(&matches) {
+            match (at % 7, found) {
+                (0, Some(found)) => {
+                    row.fill(0);
+                    absent.push(*found);
+                }
+                (1, Some(found)) => {
+                    row.fill(ploidy);
+                    absent.push(Match::Swapped(found.row()));
+                }
+                _ => {
+                    left.extend_from_slice(row);
+                    left_matches.push(*found);
+                }
+            }
+        }
+        assert!(absent.len() > 60, "{}", absent.len());
+        for method in METHODS {
+            let run = Run::default();
+            let expected =
+                project(&genotypes(&there), &Device::cpu(), &reference, &matches, method, &run).unwrap();
+            let wanted = Wanted::default().projection(&reference, &left_matches, method).absent(&absent);
+            let cohort = Cohort::load(&genotypes(&left), &Device::cpu(), &wanted, &run).unwrap();
+            let ours = cohort.projection().unwrap();
+            assert_close(ours.scores.data(), expected.scores.data(), tolerance);
+            let counts = |of: &Projection| (of.used, of.missing_calls, of.called.clone(), of.undetermined);
+            assert_eq!(counts(ours), counts(&expected));
+        }
     }
 }
 

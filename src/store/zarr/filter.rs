@@ -1,8 +1,9 @@
 //! Filters of numcodecs, which change the elements of a chunk before it is compressed. Their documentation is the source of the formulas.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Add};
 
 use bytemuck::{NoUninit, Pod, bytes_of, pod_read_unaligned};
+use half::f16;
 use num_traits::AsPrimitive;
 use zarrs::metadata::v3::MetadataV3;
 
@@ -38,11 +39,11 @@ pub(crate) enum Filter {
     Fletcher32,
 }
 
-/// Evaluates `$then` with the Rust type of `$dtype` as `$T`. [`Numbers`] are neither booleans nor f16.
+/// Evaluates `$then` with the Rust type of `$dtype` as `$T`. [`Numbers`] are no booleans.
 macro_rules! with_number {
     ($dtype:expr, $T:ident => $then:expr) => {
         with_number!(@ $dtype, $T, $then, [
-            Bool u8, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F16 f32, F32 f32, F64 f64
+            Bool u8, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F16 f16, F32 f32, F64 f64
         ])
     };
     (@ $dtype:expr, $T:ident, $then:expr, [$($variant:ident $type:ty),*]) => {
@@ -72,23 +73,12 @@ macro_rules! wrapping {
 
 wrapping!(wrapping_add: u8, i8, u16, i16, u32, i32, u64, i64);
 
-impl Wrapping for f32 {
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-}
-
-impl Wrapping for f64 {
-    fn plus(self, other: Self) -> Self {
-        self + other
-    }
-}
+wrapping!(add: f16, f32, f64);
 
 impl Numbers {
-    /// Parses a name of NumPy, such as `<i2`, or of Zarr.
+    /// Parses a name of NumPy, such as `<i2`, or of Zarr. Without a byte order, as in `i2`, it is the native one.
     fn parse(name: &str) -> Option<Self> {
-        let (order, kind) = name.split_at_checked(1)?;
-        let of_numpy = |dtype| Self { dtype, big_endian: order == ">" };
+        let kind = name.trim_start_matches(['<', '>', '|', '=']);
         let dtype = match kind {
             "u1" => StoredType::U8,
             "i1" => StoredType::I8,
@@ -98,15 +88,18 @@ impl Numbers {
             "i4" => StoredType::I32,
             "u8" => StoredType::U64,
             "i8" => StoredType::I64,
+            "f2" => StoredType::F16,
             "f4" => StoredType::F32,
             "f8" => StoredType::F64,
-            _ => {
-                let dtype =
-                    spec::dtype(name).filter(|dtype| !matches!(dtype, StoredType::Bool | StoredType::F16))?;
-                return Some(Self { dtype, big_endian: cfg!(target_endian = "big") });
-            }
+            _ => spec::dtype(name).filter(|dtype| *dtype != StoredType::Bool)?,
         };
-        matches!(order, "<" | ">" | "|" | "=").then(|| of_numpy(dtype))
+        let big_endian = match &name[..name.len() - kind.len()] {
+            "<" => false,
+            ">" => true,
+            "" | "|" | "=" => cfg!(target_endian = "big"),
+            _ => return None,
+        };
+        Some(Self { dtype, big_endian })
     }
 
     /// Reverses the bytes of each number unless they are in native order, in which they are not copied.
@@ -235,12 +228,17 @@ impl Filter {
                 }));
             }
             Self::Scaled { types: [of, stored], scale, offset } => {
-                // NumPy divides f32 in f32, and integers in f64.
-                let near = [scale, offset].map(nearest_f32);
+                // NumPy divides f16 in f16, f32 in f32, and integers in f64.
+                let singles = [scale, offset].map(nearest_f32);
+                let halves = [scale, offset].map(f16::from_f64);
                 with_number!(stored.dtype, S => with_number!(of.dtype, T => match stored.dtype {
+                    StoredType::F16 => map(&data, &mut out, |x: S| -> T {
+                        let x: f16 = x.as_();
+                        (x / halves[0] + halves[1]).as_()
+                    }),
                     StoredType::F32 => map(&data, &mut out, |x: S| -> T {
                         let x: f32 = x.as_();
-                        (x / near[0] + near[1]).as_()
+                        (x / singles[0] + singles[1]).as_()
                     }),
                     _ => map(&data, &mut out, |x: S| -> T {
                         let x: f64 = x.as_();
@@ -297,4 +295,27 @@ fn fletcher32(data: &[u8]) -> u32 {
         (first, second) = (fold(first), fold(second));
     }
     fold(second) << 16 | fold(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_types() {
+        let [native, other] = if cfg!(target_endian = "big") { [">", "<"] } else { ["<", ">"] };
+        for (kind, whole) in
+            [("i1", "int8"), ("u2", "uint16"), ("i4", "int32"), ("f2", "float16"), ("f8", "float64")]
+        {
+            let expected = Numbers::parse(&format!("{native}{kind}"));
+            assert!(expected.is_some_and(|numbers| numbers.dtype == spec::dtype(whole).unwrap()), "{kind}");
+            for same in [kind, whole, &format!("|{kind}"), &format!("={kind}")] {
+                assert_eq!(Numbers::parse(same), expected, "{same}");
+            }
+            assert_ne!(Numbers::parse(&format!("{other}{kind}")), expected);
+        }
+        for name in ["", "<", "i3", "<<i4", "<>", "b1", "|b1", "bool", "<int8", "é4"] {
+            assert_eq!(Numbers::parse(name), None, "{name}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::json;
 use teatime_genotype::Variant;
 
-use crate::support::{Scratch, Site, assert_has, names, number, provenance, site, store_of};
+use crate::support::{Scratch, Site, assert_has, names, number, provenance, site, store_of, unpacked};
 
 const LOADINGS: &str = "--loadings reference/loadings.tsv.gz";
 
@@ -103,6 +103,66 @@ fn stores_are_appended_and_variants_left_out_are_told() {
     assert_has(&ran.err, &["warning: 2 of 20 variants", "(10 %)", reasons]);
     let said = ["2 of 20 variants", "--max-mismatch 0.05", reasons];
     scratch.refused(&project("one.vcz two.vcz", ""), 1, &said);
+}
+
+/// Sites that a call set does not have, since no sample varies there, count as if it had them.
+#[test]
+fn absent_sites_are_reference() {
+    let scratch = Scratch::new();
+    write(&scratch, "old.vcz", &sites());
+    reference(&scratch, "old.vcz -k 2");
+    let mut all = sites();
+    all.iter_mut().step_by(3).for_each(|site| site.dosages.fill(0));
+    write(&scratch, "all.vcz", &all);
+    let mut numbers_of_sites = 0..;
+    all.retain(|_| numbers_of_sites.next().is_some_and(|at| at % 3 > 0));
+    write(&scratch, "some.vcz", &all);
+    all.retain(|site| &*site.variant.contig == "1");
+    write(&scratch, "contig.vcz", &all);
+    // Another table counts the copies of the reference alleles.
+    let text = unpacked(&scratch.join("reference/loadings.tsv.gz"));
+    let turned = text.lines().enumerate().map(|(at, line)| {
+        let mut row: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        if at > 1 {
+            row[5] = row[3].clone();
+            let [frequency, mean] = [6, 7].map(|at| number(&row[at]));
+            (row[6], row[7]) = ((1.0 - frequency).to_string(), (2.0 - mean).to_string());
+            row[9..].iter_mut().for_each(|loading| *loading = (-number(loading)).to_string());
+        }
+        row.join("\t") + "\n"
+    });
+    scratch.write("turned.tsv", turned.collect::<String>());
+    let project = |store: &str, table: &str, more: &str| {
+        format!("project {store}.vcz --loadings {table} --out {store} --overwrite {more}")
+    };
+    for method in ["--missing mean", "--missing least-squares"] {
+        scratch.ok(&project("all", "reference/loadings.tsv.gz", method));
+        for table in ["reference/loadings.tsv.gz", "turned.tsv"] {
+            let ran = scratch.ok(&project("some", table, &format!("--absent reference {method}")));
+            assert_has(&ran.out, &["13 used, ", "7 not in the stores taken as homozygous reference"]);
+            assert!(!ran.err.contains("left out"), "{table}: {}", ran.err);
+            let [expected, ours] =
+                ["all", "some"].map(|name| numbers(&scratch, &format!("{name}/projection.tsv"), 1));
+            assert_close(&ours, &expected);
+            let samples = |name: &str| scratch.text(&format!("{name}/projection.samples.tsv"));
+            assert_eq!(samples("some"), samples("all"));
+            let record = scratch.json("some/run.json");
+            assert_eq!((&record["absent"], &record["absent_as_reference"]), (&"reference".into(), &7.into()));
+        }
+    }
+    // Of a contig that the stores do not have, nothing is known.
+    let of_loadings = |store, more: &str| project(store, "turned.tsv", &format!("--absent reference {more}"));
+    let said = ["8 of 16 variants", "(50 %)", "--max-mismatch 0.05", "8 not in the stores"];
+    scratch.refused(&of_loadings("contig", ""), 1, &said);
+    scratch.refused(&of_loadings("some", "--match id"), 2, &["--absent reference", "--match id"]);
+    scratch.write("ids.txt", "v110\n");
+    for option in ["--extract", "--exclude"] {
+        scratch.refused(
+            &of_loadings("some", &format!("{option} ids.txt")),
+            2,
+            &["needs all variants", option],
+        );
+    }
 }
 
 /// The record counts what was matched, by position or by id, and with alleles swapped.

@@ -24,6 +24,13 @@ fn bad_input_is_named() {
     };
     fails(&genotypes, &with(3, Match::Same(56)), "variant 3 is number 56 of a reference of 56");
     fails(&genotypes, &with(30, Match::Swapped(5)), "variant 30 is number 5 of the reference, as one before");
+    let absent = |row: u32| {
+        let (absent, mean) = ([Match::Same(row)], ProjectMethod::Mean);
+        let wanted = Wanted::default().projection(&reference, &matches, mean).absent(&absent);
+        Cohort::load(&genotypes, &Device::cpu(), &wanted, &Run::default()).map(drop)
+    };
+    assert_refused(absent(56), &["`absent`", "number 56 of a reference of 56"]);
+    assert_refused(absent(5), &["`absent`", "number 5 of a reference of 56"]);
     let mut bad = good.clone();
     bad[30 * samples + 7] = 3;
     fails(&rows(&bad, samples), &matches, "variant 30, sample 7: value 3");

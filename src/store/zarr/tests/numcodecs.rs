@@ -110,7 +110,8 @@ fn filters_that_do_not_fit() {
     for (filter, dtype, why) in [
         (json!({ "id": "delta", "dtype": "<i4" }), "<i2", "not for numbers of 2 bytes"),
         (json!({ "id": "packbits" }), "<i2", "not for numbers of 2 bytes"),
-        (json!({ "id": "delta", "dtype": "<f2" }), "<f2", "usable `dtype`"),
+        (json!({ "id": "delta", "dtype": "<<i2" }), "<i2", "usable `dtype`"),
+        (json!({ "id": "delta", "dtype": "b1" }), "|b1", "usable `dtype`"),
         (json!({ "id": "delta" }), "<i2", "usable `dtype`"),
         (json!({ "id": "fixedscaleoffset", "dtype": "<i2", "offset": 0 }), "<i2", "usable `scale`"),
         (

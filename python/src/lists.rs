@@ -1,0 +1,119 @@
+//! Lists that choose samples and variants of a store.
+
+use std::{ops::Range, path::PathBuf};
+
+use pyo3::prelude::*;
+use teatime::{Budget, Cancel, Error, Result, to_usize};
+use teatime_genotype::{Genotypes, Listed, SampleList, VariantList, VariantListKind, VariantSource};
+
+/// The samples of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Samples {
+    /// The ids of all samples, if the store has them, and their families, if it is a .bed.
+    pub(crate) ids: Option<Vec<String>>,
+    pub(crate) families: Option<Vec<String>>,
+    /// The samples that are selected.
+    pub(crate) left: Vec<Range<u64>>,
+}
+
+impl Samples {
+    /// Returns the ids of the selected samples.
+    pub(crate) fn names(&self) -> Option<Vec<String>> {
+        let ids = self.ids.as_ref()?;
+        Some(self.left.iter().cloned().flatten().map(|row| ids[to_usize(row)].clone()).collect())
+    }
+}
+
+/// A list: the path of a file, or ids.
+#[derive(Debug, FromPyObject)]
+enum List {
+    File(PathBuf),
+    Ids(Vec<String>),
+}
+
+/// The lists that Python passes.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Lists {
+    keep: Option<List>,
+    remove: Option<List>,
+    extract: Option<List>,
+    exclude: Option<List>,
+}
+
+/// The name of an argument, the number of distinct ids that it lists, and how many of these nothing has.
+pub(crate) type Absent = (&'static str, u64, u64);
+
+impl Lists {
+    /// Takes the samples and variants that the lists leave, of the selected ones. Returns the genotypes, and the lists with ids that nothing has.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for genotypes without names, and if nothing is left; fails as reading and finding lists does.
+    pub(crate) fn choose(
+        self,
+        mut genotypes: Genotypes,
+        samples: &mut Samples,
+        source: Option<&dyn VariantSource>,
+    ) -> Result<(Genotypes, Vec<Absent>)> {
+        let (memory, cancel, mut told) = (Budget::default(), Cancel::default(), Vec::new());
+        for (name, list) in [("keep", self.keep), ("remove", self.remove)] {
+            let Some(list) = list else { continue };
+            let ids = samples.ids.as_deref().ok_or_else(|| unnamed(name, "samples"))?;
+            let list = match list {
+                List::File(path) => SampleList::read(path, &memory)?,
+                List::Ids(ids) => SampleList::of_ids(ids),
+            };
+            let listed = list.find(ids, samples.families.as_deref())?;
+            samples.left = left(name, "samples", &listed, &samples.left, &mut told)?;
+            genotypes = genotypes.select_samples(samples.left.iter().cloned())?;
+        }
+        for (name, list) in [("extract", self.extract), ("exclude", self.exclude)] {
+            let Some(list) = list else { continue };
+            let source = source.ok_or_else(|| unnamed(name, "variants"))?;
+            let list = match list {
+                List::File(path) => {
+                    let (path, kind) = VariantListKind::of_argument(&path);
+                    VariantList::read(path, kind, &memory)?
+                }
+                List::Ids(ids) => VariantList::of_ids(ids),
+            };
+            let among: Vec<_> = genotypes.selected().collect();
+            let listed = list.find(&[source], &among, None, &cancel)?;
+            let rows = left(name, "variants", &listed, &among, &mut told)?;
+            genotypes = genotypes.select(rows)?;
+        }
+        Ok((genotypes, told))
+    }
+}
+
+fn unnamed(name: &'static str, what: &str) -> Error {
+    Error::argument(
+        "genotypes",
+        name,
+        format_args!("the {what} have no names: an array has none, nor have some stores"),
+    )
+}
+
+/// Returns what a list leaves of `among`.
+///
+/// # Errors
+/// [`Error::Argument`] if that is nothing.
+fn left(
+    name: &'static str,
+    what: &str,
+    listed: &Listed,
+    among: &[Range<u64>],
+    told: &mut Vec<Absent>,
+) -> Result<Vec<Range<u64>>> {
+    let rows = listed.choose(among, ["remove", "exclude"].contains(&name));
+    let &Listed { entries, absent, .. } = listed;
+    if rows.is_empty() {
+        let all: u64 = among.iter().map(|rows| rows.end - rows.start).sum();
+        let why = format_args!("none of {all} {what} is left; {absent} of {entries} ids are not among them");
+        return Err(Error::argument("genotypes", name, why));
+    }
+    if absent > 0 {
+        told.push((name, entries, absent));
+    }
+    Ok(rows)
+}
