@@ -80,12 +80,14 @@ fn lists_of_ids() {
             alternate: "C".into(),
         };
         let source: Vec<_> = [("23", "a b"), ("39", "v"), ("40", "w")].map(variant).into();
-        VariantList::of_ids(text(list)).find(&[&source], &[0..3], None, &Cancel::default()).unwrap()
+        let all = 0..3;
+        VariantList::of_ids(text(list)).find(&[&source], &[all], None, &Cancel::default()).unwrap()
     };
     let Listed { rows, entries, repeated, absent } = of(&["a b", "w", "w", "a"]);
     assert_eq!((rows, [entries, repeated, absent]), (vec![0..1, 2..3], [3, 1, 1]));
     // These contigs are not human: 23 is no X.
-    assert_eq!((of(&["X:7"]).absent, of(&["39:7", "23:7"]).rows), (1, vec![0..2]));
+    assert_eq!(of(&["X:7"]).absent, 1);
+    assert!(of(&["39:7", "23:7"]).rows.into_iter().flatten().eq([0, 1]));
 }
 
 #[test]

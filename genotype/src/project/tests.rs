@@ -153,9 +153,9 @@ fn absent_variants_are_as_if_they_were_there() {
         |values: &[i8]| memory(values, &[(values.len() / samples) as u64, samples as u64, 1], &[64, 7, 1]);
     let dense = |values: &[i8]| fractions(values, 1.0, samples as u64);
     let packed = |values: &[i8]| rows(values, samples);
-    let forms: [(&dyn Fn(&[i8]) -> Genotypes, &[i8], i8, f64); 3] =
-        [(&packed, &whole, 2, 0.0), (&calls, &haploid, 1, 0.0), (&dense, &whole, 2, 1e-5)];
-    for (genotypes, dosages, ploidy, tolerance) in forms {
+    let forms: [&dyn Fn(&[i8]) -> Genotypes; 3] = [&packed, &calls, &dense];
+    let of_forms = [(&whole, 2, 0.0), (&haploid, 1, 0.0), (&whole, 2, 1e-5)];
+    for (genotypes, (dosages, ploidy, tolerance)) in forms.into_iter().zip(of_forms) {
         let Fit { reference, matches, .. } = fit(&genotypes(dosages), Scaler::Patterson, K);
         let (mut there, mut left, mut left_matches, mut absent) =
             (dosages.to_vec(), Vec::new(), Vec::new(), Vec::new());
