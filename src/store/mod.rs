@@ -49,8 +49,7 @@ pub use self::zarr::{
 };
 pub use self::{
     array::{
-        ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Shards, SharedArray,
-        StoredType, WholeShard,
+        ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, SharedArray, StoredType,
     },
     bit_planes::BitPlanes,
     box_writer::BoxWriter,

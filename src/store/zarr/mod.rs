@@ -4,6 +4,7 @@
 
 mod array;
 mod attributes;
+mod chain;
 mod codec;
 mod column;
 #[cfg(feature = "remote")]
@@ -18,7 +19,6 @@ mod new_store;
 mod node;
 mod shard;
 mod spec;
-mod stored;
 mod writer;
 
 #[cfg(feature = "remote")]

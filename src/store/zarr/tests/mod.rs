@@ -7,7 +7,6 @@ mod marked;
 mod metadata;
 mod numcodecs;
 mod read;
-mod shards;
 mod writer;
 
 use std::{fs, io::Write, path::Path, sync::Arc};
@@ -17,9 +16,9 @@ use tempfile::TempDir;
 use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
 
 pub(crate) use self::read::{index_codecs, shard_codecs};
-use super::{stored::StoredArray, *};
+use super::{array::StoredArray, *};
 use crate::{
-    ChunkedArray, DecodedChunk, Error, LookedFor, MissingChunk,
+    ChunkedArray, Error, LookedFor, MissingChunk,
     store::{Folder, Storage},
 };
 
