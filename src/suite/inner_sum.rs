@@ -109,6 +109,7 @@ fn cuts_change_no_bit(device: &Device) {
 
 fn launches_do_not_grow_with_rows(device: &Device) {
     let (device, _lock) = alone(device);
+    // Low limits divide the work.
     if u64::from(device.limits().groups_per_axis) < 2048 {
         return;
     }
