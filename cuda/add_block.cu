@@ -3,7 +3,7 @@
 // Bindings: 0 blocks (rows, cols) of f32 read; 1 sums, of two f32 or an f64 each, read and written; 2 params, starts in elements and sums.
 // Constants: WG.
 // Hardware: WG / 4 threads with four elements each, which are a row of threads apart, so that every access is of whole lines and eight
-// loads are in flight at once (see scale_columns).
+// loads are in flight at once (see elementwise).
 
 #include "dev.cuh"
 

@@ -2,8 +2,8 @@
 // Grid: linear. One block per WG words of the output, which narrow elements share; for f64, per WG elements.
 // Bindings: 0 a read; 1 b read; 2 c read; 3 out written; 4 params, starts and steps in elements.
 // Constants: WG; NARROW elements are of the types in params, else f32; WIDE elements are of the types in params, and computed in f64.
-// Hardware: WG / 4 threads with four words each, which are a row of threads apart, so that every access is of whole lines and several loads
-// are in flight at once (see scale_columns).
+// Hardware: WG / 4 threads with four words each, which are a row of threads apart, so that every access is of whole lines. 32 blocks then keep
+// 32 KiB in flight on a multiprocessor; with a word a thread, its 2,048 threads would keep 8 KiB, too little to hide the latency of memory.
 
 #include "dev.cuh"
 

@@ -1,7 +1,7 @@
-// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or an f32 made from such words.
+// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or an f32 or 16 codes made from such words.
 // Grid: linear, one thread per block of four words.
-// Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
-// Constants: WG; KIND 0 words, 1 uniform f32, one from each word, 2 standard normal f32, two from two words.
+// Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word; start; words, columns of a row of codes }.
+// Constants: WG; KIND 0 words, 1 uniform f32, one from each word, 2 standard normal f32, two from two words, 3 codes, which are digits to the base 3.
 // Hardware: the four words are one store. The compiler may fuse arithmetic of f32, which is as accurate.
 
 #include "dev.cuh"
@@ -45,6 +45,19 @@ DEVICE uint2 normal_bits(u32 first, u32 second) {
     return {across ^ (((quarter + 1) & 2) << 30), up ^ ((quarter & 2) << 30)};
 }
 
+// Returns the first `count` digits after the point of rest / 2^32 to the base 3, at most 16, two bits each.
+DEVICE u32 codes(u32 rest, u32 count) {
+    u32 packed = 0;
+#pragma unroll
+    for (u32 j = 0; j < 16; j++) {
+        // The constants are 2^32 / 3 and 2^33 / 3, rounded up.
+        u32 digit = (rest >= 0x55555556u) + (rest >= 0xaaaaaaabu);
+        if (j < count) packed |= digit << (2 * j);
+        rest *= 3;
+    }
+    return packed;
+}
+
 KERNEL(random, WG)(u32* __restrict__ out, Params params) {
     u32 block = linear_block() * WG + threadIdx.x;
     u32 first = 4 * block;
@@ -67,7 +80,15 @@ KERNEL(random, WG)(u32* __restrict__ out, Params params) {
         uint2 low = normal_bits(words.x, words.y);
         uint2 high = normal_bits(words.z, words.w);
         words = {low.x, low.y, high.x, high.y};
+    } else if constexpr (KIND == CODES) {
+        u32 column = 16 * (first % params.words);
+        u32 count = params.columns - min(params.columns, column);
+        words.x = codes(words.x, count);
+        words.y = codes(words.y, count - min(count, 16u));
+        words.z = codes(words.z, count - min(count, 2 * 16u));
+        words.w = codes(words.w, count - min(count, 3 * 16u));
     }
+    out += params.out0;
     if (params.n - first >= 4) {
         ((uint4*)out)[block] = words;
     } else {

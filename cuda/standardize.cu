@@ -2,7 +2,7 @@
 // Grid: linear, one block per WG elements.
 // Bindings: 0 x (rows, cols) read; 1 table (rows, 3) of shift, scale, fill, f32 read; 2 out f32 write; 3 params.
 // Constants: WG; NARROW x is of the type in params, else f32.
-// Hardware: WG / 4 threads with four elements each, so that enough bytes are in flight (see scale_columns), with one division for four
+// Hardware: WG / 4 threads with four elements each, so that enough bytes are in flight (see elementwise), with one division for four
 // elements. The table is read once for a thread's four elements if they are in one row.
 
 #include "dev.cuh"

@@ -1,7 +1,7 @@
-// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or an f32 made from such words.
+// Philox4x32-10: word i of out is word i % 4 of the block with counter first + i / 4, under the seed as key; or an f32 or 16 codes made from such words.
 // Grid: linear, one invocation per block of four words.
-// Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word }.
-// Constants: WG; KIND 0 words, 1 uniform f32, one from each word, 2 standard normal f32, two from two words.
+// Bindings: 0 out (n) u32 or f32 write; 1 params { n, seed, first block, each 64-bit number as low and high word; start; words, columns of a row of codes }.
+// Constants: WG; KIND 0 words, 1 uniform f32, one from each word, 2 standard normal f32, two from two words, 3 codes, which are digits to the base 3.
 
 @group(0) @binding(0) var<storage, read_write> out: array<u32>;
 @group(0) @binding(1) var<uniform> params: Params;
@@ -59,6 +59,26 @@ fn normal_pair(first: u32, second: u32) -> vec2<f32> {
     return bitcast<vec2<f32>>(bitcast<vec2<u32>>(radius * turn) ^ signs);
 }
 
+// Returns the first 16 digits after the point of each word / 2^32 to the base 3, two bits each.
+fn codes(words: vec4<u32>) -> vec4<u32> {
+    var rest = words;
+    var digits = vec4(0u);
+    for (var j = 0u; j < 16u; j++) {
+        // The constants are 2^32 / 3 and 2^33 / 3, rounded up.
+        let one = select(vec4(0u), vec4(1u), rest >= vec4(0x55555556u));
+        let two = select(vec4(0u), vec4(1u), rest >= vec4(0xaaaaaaabu));
+        digits |= (one + two) << vec4(2u * j);
+        rest *= 3u;
+    }
+    return digits;
+}
+
+// Returns the bits of the codes of a word that are columns of the row.
+fn columns_of(word: u32) -> u32 {
+    let count = params.columns - min(params.columns, 16u * word);
+    return select((1u << (2u * count % 32u)) - 1u, 0xffffffffu, count >= 16u);
+}
+
 @compute @workgroup_size(WG)
 fn random(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -88,8 +108,11 @@ fn random(
         words = bitcast<vec4<u32>>(uniform_numbers(words));
     } else if KIND == NORMAL {
         words = bitcast<vec4<u32>>(vec4(normal_pair(words.x, words.y), normal_pair(words.z, words.w)));
+    } else if KIND == CODES {
+        let word = first % params.words;
+        words = codes(words) & vec4(columns_of(word), columns_of(word + 1u), columns_of(word + 2u), columns_of(word + 3u));
     }
     for (var i = 0u; i < 4u && first + i < params.n; i++) {
-        out[first + i] = words[i];
+        out[params.out0 + first + i] = words[i];
     }
 }

@@ -1,9 +1,9 @@
-//! Random numbers keyed by seed and position, computed in any order: words and uniform numbers, the same to the bit on every device, and
-//! normal numbers, which differ by rounding.
+//! Random numbers keyed by seed and position, computed in any order: words, uniform numbers and codes, the same to the bit on every device,
+//! and normal numbers, which differ by rounding.
 
 use crate::{
     Device, Element, Error, Result, Tensor,
-    kernel::Grid,
+    kernel::{Grid, small},
     kernels::{
         WG,
         random::{Made, Params, RANDOM, spec, split},
@@ -34,7 +34,7 @@ pub use crate::kernels::random::philox;
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<Tensor<u32>> {
-    made("random_words", Made::Words, device, seed, first_block, len)
+    made("random_words", Made::Words, device, seed, first_block, len, BLOCK)
 }
 
 /// Returns `len` f32 numbers uniform in [0, 1), computed on the device from the words that [`random_words`] gives for the same arguments.
@@ -63,7 +63,7 @@ pub fn random_words(device: &Device, seed: u64, first_block: u64, len: u64) -> R
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn uniform(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<Tensor<f32>> {
-    made("uniform", Made::Uniform, device, seed, first_block, len)
+    made("uniform", Made::Uniform, device, seed, first_block, len, BLOCK)
 }
 
 /// Returns `len` standard normal f32 numbers, computed on the device from the words that [`random_words`] gives for the same arguments.
@@ -97,17 +97,22 @@ pub fn uniform(device: &Device, seed: u64, first_block: u64, len: u64) -> Result
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn normal(device: &Device, seed: u64, first_block: u64, len: u64) -> Result<Tensor<f32>> {
-    made("normal", Made::Normal, device, seed, first_block, len)
+    made("normal", Made::Normal, device, seed, first_block, len, BLOCK)
 }
 
-/// Launches the kernel for `len` elements of this kind; their type has four bytes.
-fn made<T: Element>(
+/// A row without codes: a block.
+const BLOCK: [u64; 2] = [4, 0];
+
+/// Launches the kernel for `len` elements of this kind; their type has four bytes. A launch takes whole rows, each of so many words, a multiple
+/// of four, with so many codes.
+pub(crate) fn made<T: Element>(
     operation: &'static str,
     kind: Made,
     device: &Device,
     seed: u64,
     first_block: u64,
     len: u64,
+    [words, columns]: [u64; 2],
 ) -> Result<Tensor<T>> {
     if first_block.checked_add(len.saturating_sub(1) / 4).is_none() {
         return Err(Error::argument(operation, "first_block", "the stream ends at block 2^64"));
@@ -115,18 +120,22 @@ fn made<T: Element>(
     let mut out = Tensor::empty(device, &[len])?;
     let [seed_low, seed_high] = split(seed);
     let limits = device.limits();
-    // A launch takes whole blocks of four words, and its windows start at the device's alignment.
-    let step = (limits.binding / 4).min(1 << 30) / limits.alignment * limits.alignment;
-    let step =
-        step.min(u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(u64::from(WG) * 4));
+    let items = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(u64::from(WG) * 4);
+    let step = (limits.room() / 4).min(1 << 30).min(items) / words * words;
+    if step == 0 && len > 0 {
+        return Err(Error::Limit { what: "bytes of a packed row", requested: 4 * words, max: limits.room() });
+    }
     let mut done = 0;
     while done < len {
         let n = step.min(len - done);
         let [block_low, block_high] = split(first_block + done / 4);
         let [count, _] = split(n);
         let grid = Grid::linear(n.div_ceil(u64::from(WG) * 4), limits.groups_per_axis, n)?;
-        let params = Params { n: count, seed_low, seed_high, block_low, block_high };
-        device.launch(&RANDOM, &spec(kind), grid, &[out.window_mut(done..done + n).arg], &params)?;
+        let target = out.window_mut(done..done + n);
+        let [words, columns] = [words, columns].map(small);
+        let out0 = target.start;
+        let params = Params { n: count, seed_low, seed_high, block_low, block_high, out0, words, columns };
+        device.launch(&RANDOM, &spec(kind), grid, &[target.arg], &params)?;
         done += n;
     }
     Ok(out)

@@ -4,7 +4,7 @@ use teatime::{
     DType, Device, Element, Error, Tensor,
     array::{Zip, gather, sum, zip},
     bits::{PackOptions, Width, pack_into, unpack_into},
-    linalg::{BlockSum, pending_column_stats, pending_row_stats, scale_columns, standardize, transpose},
+    linalg::{BlockSum, pending_column_stats, pending_row_stats, standardize, transpose},
     packed::recode,
     random::random_words,
     to_usize,
@@ -63,11 +63,6 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
     session.largest("kernel random", Unit::Bandwidth, &SIZES, moved(1.0), |device, &bytes| {
         let device = device.clone();
         Ok(Box::new(move || random_words(&device, 1, 0, bytes / 4).map(drop)))
-    });
-    session.largest("kernel scale_columns", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
-        let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
-        let factors = data::uniform(2, COLS);
-        Ok(Box::new(move || scale_columns(&x, &factors).map(drop)))
     });
     session.largest(
         "kernel elementwise, rows",

@@ -17,12 +17,10 @@ pub(crate) mod packed_apply;
 pub(crate) mod packed_gather;
 pub(crate) mod packed_limbs;
 pub(crate) mod packed_pairs;
-pub(crate) mod packed_uniform;
 pub(crate) mod random;
 pub(crate) mod recode;
 pub(crate) mod reduce;
 pub(crate) mod reduce_axis;
-pub(crate) mod scale_columns;
 pub(crate) mod standardize;
 pub(crate) mod transpose;
 pub(crate) mod unpack;
@@ -62,11 +60,9 @@ pub(crate) static KERNELS: &[&KernelDef] = &[
     &packed_limbs::PACKED_LIMBS.def,
     &packed_gather::PACKED_GATHER.def,
     &packed_pairs::PACKED_PAIRS.def,
-    &packed_uniform::PACKED_UNIFORM.def,
     &random::RANDOM.def,
     &recode::RECODE.def,
     &reduce::REDUCE.def,
-    &scale_columns::SCALE_COLUMNS.def,
     &add_block::ADD_BLOCK.def,
     &elementwise::ELEMENTWISE.def,
     &copy_rows::COPY_ROWS.def,

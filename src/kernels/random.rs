@@ -1,4 +1,4 @@
-//! Philox4x32-10 random words, and f32 numbers made from them.
+//! Philox4x32-10 random words, and f32 numbers and packed codes made from them.
 
 use std::f32::consts::FRAC_PI_4;
 
@@ -17,6 +17,10 @@ params! {
         /// The index of the first block of four words.
         pub(crate) block_low: u32,
         pub(crate) block_high: u32,
+        pub(crate) out0: u32,
+        /// The number of words of a row of codes, a multiple of four, and of codes that are not 0.
+        pub(crate) words: u32,
+        pub(crate) columns: u32,
     }
 }
 
@@ -31,6 +35,8 @@ codes! {
         Uniform,
         /// Two standard normal f32 from each two words, by [`normal_pair`].
         Normal,
+        /// 16 codes of two bits from each word, by [`codes`].
+        Codes,
     }
 }
 
@@ -144,16 +150,52 @@ impl NullaryFnOnce for Normal<'_> {
     }
 }
 
-/// Replaces words by the numbers made from them. There are whole blocks of words.
-fn make(made: Made, words: &mut [u32]) {
+/// Returns the first 16 base-3 digits of the fraction `rest` / 2^32, two bits each.
+#[inline(always)]
+pub(crate) fn codes(mut rest: u32) -> u32 {
+    let mut codes = 0;
+    for j in 0..16 {
+        // The constants are 2^32 / 3 and 2^33 / 3, rounded up.
+        let digit = u32::from(rest >= 0x5555_5556) + u32::from(rest >= 0xaaaa_aaab);
+        codes |= digit << (2 * j);
+        rest = rest.wrapping_mul(3);
+    }
+    codes
+}
+
+/// Words that are replaced by their codes.
+struct Codes<'a>(&'a mut [u32]);
+
+impl NullaryFnOnce for Codes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for word in self.0 {
+            *word = codes(*word);
+        }
+    }
+}
+
+/// Replaces words by the numbers made from them. There are whole blocks of words, and whole rows of codes.
+fn make(made: Made, words: &mut [u32], p: &Params) {
     match made {
         Made::Words => {}
         Made::Uniform => wide(|| words.iter_mut().for_each(|word| *word = uniform(*word).to_bits())),
         Made::Normal => wide(Normal(words)),
+        Made::Codes => {
+            wide(Codes(words));
+            for row in words.chunks_exact_mut(p.words as usize) {
+                if let [first, rest @ ..] = &mut row[p.columns as usize / 16..] {
+                    *first &= (1 << (2 * (p.columns % 16))) - 1;
+                    rest.fill(0);
+                }
+            }
+        }
     }
 }
 
-/// The number of words that one task makes.
+/// The approximate number of words that one task makes.
 const PIECE: usize = 1 << 14;
 
 fn random(launch: CpuLaunch<'_>) {
@@ -161,18 +203,21 @@ fn random(launch: CpuLaunch<'_>) {
     let made = Made::from_code(launch.constant("KIND"));
     let [out] = launch.args();
     let first = u64::from(p.block_low) | u64::from(p.block_high) << 32;
-    out.write::<u32>()[..p.n as usize].par_chunks_mut(PIECE).enumerate().for_each(|(piece, out)| {
-        let first = first + (piece * PIECE / 4) as u64;
+    let out = &mut out.write::<u32>()[p.out0 as usize..][..p.n as usize];
+    let words = p.words as usize;
+    let size = (PIECE / words).max(1) * words;
+    out.par_chunks_mut(size).enumerate().for_each(|(piece, out)| {
+        let first = first + (piece * size / 4) as u64;
         let block = |i: usize| philox([p.seed_low, p.seed_high], first + i as u64);
         let (whole, rest) = out.as_chunks_mut::<4>();
         for (i, out) in whole.iter_mut().enumerate() {
             *out = block(i);
         }
-        make(made, whole.as_flattened_mut());
+        make(made, whole.as_flattened_mut(), &p);
         if !rest.is_empty() {
             // The last number may be the first of a pair.
             let mut last = block(whole.len());
-            make(made, &mut last);
+            make(made, &mut last, &p);
             rest.copy_from_slice(&last[..rest.len()]);
         }
     });

@@ -13,7 +13,7 @@
 //! | the largest singular values, from a Gram matrix that you added up | [`BlockSum`], then [`gram_svd()`] | one pass over the matrix |
 //! | orthonormal columns | [`qr()`] | |
 //! | sums, means and variances | [`row_stats`], [`column_stats`] | |
-//! | centring and scaling | [`standardize()`], [`scale_columns()`] | |
+//! | centring and scaling | [`standardize()`], for columns [`zip`](crate::array::zip) | |
 //! | a transpose | [`transpose()`] | products take transposes as they are |
 //!
 //! Sums are taken over blocks that depend on the shape alone, so on one device results are the same to the bit for all numbers of threads and
@@ -55,7 +55,6 @@ pub(crate) mod reduce;
 mod right_svd;
 pub(crate) mod rows;
 pub(crate) mod rsvd;
-pub(crate) mod scale_columns;
 mod sign;
 pub(crate) mod standardize;
 mod steps;
@@ -75,7 +74,6 @@ pub use qr::{Qr, qr};
 pub use reduce::{PendingStats, Stats, column_stats, pending_column_stats, pending_row_stats, row_stats};
 pub use right_svd::{RightSvd, Stop, SvdOptions};
 pub use rsvd::{left_vectors, randomized_svd, randomized_svd_with_checkpoint};
-pub use scale_columns::scale_columns;
 pub use sign::SignRule;
 pub use standardize::standardize;
 pub use steps::SvdSteps;

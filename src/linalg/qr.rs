@@ -13,11 +13,10 @@ use super::{
     matrix::Matrix,
     reduce::column_stats,
     rows::Rows,
-    scale_columns::scale_columns,
 };
 use crate::{
     Error, Real, Result, Tensor,
-    array::{elementwise::converted, max, min},
+    array::{Zip, elementwise::converted, max, min, zip},
     extent::to_usize,
     random::random_words,
     timeline::Stage,
@@ -200,6 +199,13 @@ fn not_finite(op: &'static str, column: usize, bad: u64) -> Error {
 pub(crate) fn power_near<R: Real>(size: f64) -> f64 {
     let most = if R::DTYPE.is_wide() { 1022.0 } else { 126.0 };
     if size > 0.0 { size.log2().round().clamp(-most, most).exp2() } else { 1.0 }
+}
+
+/// Returns `x` with column j multiplied by `factors[j]`. Enqueues.
+pub(super) fn scale_columns<R: Real>(x: &Tensor<R>, factors: &[R]) -> Result<Tensor<R>> {
+    let factors = Tensor::from_slice(x.device(), factors, &[factors.len() as u64])?;
+    // The product is of type R too, which the compiler cannot see.
+    Ok(zip(Zip::Multiply, x, &factors)?.cast())
 }
 
 /// Returns x with each column divided by a power of two, so that its size is about 1, and the powers.

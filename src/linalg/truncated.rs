@@ -5,16 +5,18 @@ use super::{
     map_tensor::{BLOCK, DEPTH, rows_on},
     matmul::{Op, multiply},
     matrix::Matrix,
-    qr::{factor, power_near, sizes, times},
+    qr::{factor, power_near, scale_columns, sizes, times},
     right_svd::{Stop, SvdOptions},
     rows::Rows,
-    scale_columns::scale_columns,
     sign::SignRule,
     steps::SvdSteps,
     svd::{Exact, exact},
     svd_plan::{Products, SvdPlan},
 };
-use crate::{Real, Result, Run, Tensor};
+use crate::{
+    Real, Result, Run, Tensor,
+    array::{Zip, zip},
+};
 
 const OP: &str = "truncated_svd";
 
@@ -131,13 +133,12 @@ pub fn truncated_svd<R: Real>(
 
 /// Returns `a` divided by a power of two, and that power, if products of four elements might leave the range of the type.
 fn scaled<R: Real>(a: &Tensor<R>) -> Result<(Option<Tensor<R>>, f64)> {
-    let sizes = sizes(OP, a)?;
-    let largest = sizes.iter().copied().fold(0.0, f64::max);
+    let largest = sizes(OP, a)?.into_iter().fold(0.0, f64::max);
     let (scale, most) = (power_near::<R>(largest), if R::DTYPE.is_wide() { 200 } else { 20 });
     if (2f64.powi(-most)..2f64.powi(most)).contains(&scale) {
         return Ok((None, 1.0));
     }
-    Ok((Some(scale_columns(a, &vec![R::of(scale.recip()); sizes.len()])?), scale))
+    Ok((Some(zip(Zip::Multiply, a, scale.recip())?.cast()), scale))
 }
 
 /// Decomposes `a` exactly, with the signs that the decomposition leaves.

@@ -6,16 +6,13 @@ use super::{
     cpu,
     data::{Sample, bits, for_each_type, matrix},
     device_tests, low_groups_per_axis,
-    tolerance::{EXACT, ONE_OPERATION, Reference, assert_close},
+    tolerance::{ONE_OPERATION, Reference, assert_close},
 };
-use crate::{
-    Device, Error, InF32, Tensor,
-    linalg::{scale_columns::scale_columns, standardize::standardize},
-};
+use crate::{Device, Error, InF32, Tensor, linalg::standardize::standardize};
 
 device_tests! {
     every_type, sizes_around_the_groups, missing_is_filled, negative_is_a_number, dosages_agree_with_cpu,
-    columns_are_scaled, empty, wrong_shapes, row_beyond_a_binding;
+    empty, wrong_shapes, row_beyond_a_binding;
     past_the_largest_grid,
 }
 
@@ -109,33 +106,17 @@ fn past_the_largest_grid(device: &Device) {
     assert_eq!((0..).zip(&out).position(|(i, &out)| out != expected(i)), None);
 }
 
-fn columns_are_scaled(device: &Device) {
-    for (rows, cols) in [(1, 1), (3, 5), (64, 4), (255, 1), (1, 257), (513, 2), (700, 130)] {
-        let (x, tx) = matrix::<f32>(device, 43, rows, cols);
-        let factors: Vec<f32> = (0..cols).map(|j| 1.5 - 0.1 * j as f32).collect();
-        let out = scale_columns(&tx, &factors).unwrap().read().unwrap();
-        let product = |(i, &x): (usize, &f32)| f64::from(x) * f64::from(factors[i % cols as usize]);
-        let expected: Vec<Reference> = x.iter().enumerate().map(|x| product(x).into()).collect();
-        assert_close(&format!("{rows} {cols}"), &out, &expected, ONE_OPERATION);
-    }
-    let (x, tx) = matrix::<f32>(device, 44, 30, 30);
-    let out = scale_columns(&tx, &[1.0; 30]).unwrap().read().unwrap();
-    assert_close("by 1", &out, &x.iter().map(|&x| f64::from(x).into()).collect::<Vec<_>>(), EXACT);
-}
-
 fn empty(device: &Device) {
     for shape in [[0, 3], [3, 0], [0, 0]] {
         let x = Tensor::<f32>::zeros(device, &shape).unwrap();
         let table = vec![[0.0; 3]; shape[0] as usize];
         assert_eq!(standardize(&x, &table, true).unwrap().shape(), shape);
-        assert_eq!(scale_columns(&x, &vec![0.0; shape[1] as usize]).unwrap().shape(), shape);
     }
 }
 
 fn wrong_shapes(device: &Device) {
     let x = Tensor::<f32>::zeros(device, &[3, 4]).unwrap();
     assert!(matches!(standardize(&x, &[[0.0; 3]; 4], true), Err(Error::Shape { op: "standardize", .. })));
-    assert!(matches!(scale_columns(&x, &[0.0; 3]), Err(Error::Shape { op: "scale_columns", .. })));
 }
 
 fn row_beyond_a_binding(device: &Device) {
@@ -145,6 +126,4 @@ fn row_beyond_a_binding(device: &Device) {
     }
     let x = Tensor::<i8>::zeros(device, &[1, binding]).unwrap();
     assert!(matches!(standardize(&x, &[[0.0; 3]], true), Err(Error::Limit { .. })));
-    let x = Tensor::<f32>::zeros(device, &[1, binding / 4]).unwrap();
-    assert!(matches!(scale_columns(&x, &vec![1.0; binding as usize / 4]), Err(Error::Limit { .. })));
 }

@@ -162,20 +162,20 @@ mod tests {
     use crate::{
         driver::cuda::{emulated::loaded, tests},
         kernel::Program,
-        kernels::scale_columns::SCALE_COLUMNS,
+        kernels::standardize::STANDARDIZE,
     };
 
     #[test]
     fn what_is_prepared_is_loaded_once_and_refused_as_at_a_launch() {
         let device = tests::device(28);
-        let (sound, spec) = (&SCALE_COLUMNS.def, vec![("WG", 256)]);
+        let (sound, spec) = (&STANDARDIZE.def, vec![("WG", 256), ("NARROW", 0)]);
         let program = |kernel: &'static KernelDef| Program { kernel, spec: spec.clone() };
         let both = vec![program(sound), program(sound)];
         thread::scope(|scope| {
             let all = [(); 3].map(|()| scope.spawn(|| device.prepare(both.clone())));
             all.into_iter().for_each(|one| one.join().unwrap().unwrap());
         });
-        assert_eq!(loaded(&device), ["scale_columns [256]".to_owned()].into());
+        assert_eq!(loaded(&device), ["standardize [256, 0]".to_owned()].into());
         let text = sound.cuda.replace("KERNEL(", "NO_SUCH_WORD(");
         let planted = KernelDef { name: "planted", cuda: String::leak(text), ..*sound };
         let failed = device.prepare(vec![program(sound), program(Box::leak(Box::new(planted)))]);
@@ -187,13 +187,12 @@ mod tests {
         let device = tests::device(22);
         let cuda = device.driver().cuda().unwrap();
         cuda.gpu.enter().unwrap();
-        let sound = &SCALE_COLUMNS.def;
+        let sound = &STANDARDIZE.def;
         let load = |threads: &str| {
-            let text = sound
-                .cuda
-                .replace("KERNEL(scale_columns, WG / 4)", &format!("KERNEL(scale_columns, {threads})"));
+            let text =
+                sound.cuda.replace("KERNEL(standardize, WG / 4)", &format!("KERNEL(standardize, {threads})"));
             let planted = KernelDef { cuda: Box::leak(text.into_boxed_str()), ..*sound };
-            let spec: Spec<'_> = &[("WG", 256)];
+            let spec: Spec<'_> = &[("WG", 256), ("NARROW", 0)];
             let image = cuda.modules.images.image(Box::leak(Box::new(planted)), spec)?;
             Function::load(&cuda.gpu, sound, spec, image)
         };
@@ -202,7 +201,7 @@ mod tests {
             assert_eq!(load(threads).unwrap().threads, 64);
         }
         let Err(Error::Compile { kernel, backend, log }) = load("WG / 8") else { panic!("32 threads of 64") };
-        let expected = "the code is for at most 32 threads a block, its source for 64, with [(\"WG\", 256)]";
-        assert_eq!((kernel, backend, &*log), ("scale_columns", "cuda", expected));
+        let expected = "the code is for at most 32 threads a block, its source for 64, with [(\"WG\", 256), (\"NARROW\", 0)]";
+        assert_eq!((kernel, backend, &*log), ("standardize", "cuda", expected));
     }
 }
