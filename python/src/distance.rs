@@ -4,18 +4,22 @@ use numpy::{IntoPyArray, PyArray1, PyArrayDyn};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use teatime::{
     Device, Element, Error, bytemuck,
-    distance::{Metric, Missing, Options as OfDistances, Partial, PartialSums},
+    distance::{
+        Metric, Missing, Neighbors, Options as OfDistances, Partial, PartialSums, neighbors_stored,
+        pairwise_stored,
+    },
 };
 use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, SampleMetric};
 
 use crate::{
-    array::{Pair, matrix, pair},
+    array::{Pair, matrix, pair, reshaped},
     call::{RunOptions, call, call_on},
     context::OnDevice,
     errors::exception,
     genotype::{Genotypes, Relationships, counts, filter},
     names::one_of,
     operand::{Array, Given, parts, with_array},
+    stored::StoredArray,
 };
 
 /// The options of distances, as Python passes them.
@@ -98,6 +102,74 @@ pub(crate) fn pairwise<'py>(
         })
     })?;
     pair(py, distances, shared)
+}
+
+/// Computes the distances of the observations of a stored array from each other or from those of another.
+#[pyfunction]
+pub(crate) fn stored_pairwise<'py>(
+    py: Python<'py>,
+    x: &StoredArray,
+    y: Option<&StoredArray>,
+    options: Options,
+    run: RunOptions,
+) -> PyResult<Pair<'py>> {
+    let device = run.device(py)?;
+    let (metric, options) = options.on(&device)?;
+    let y = y.map(|y| &y.array);
+    let pairs =
+        call_on(py, &device, run, |device, run| pairwise_stored(&x.array, y, metric, &options, device, run))?;
+    pair(py, pairs.distances, pairs.shared)
+}
+
+/// The indices of the nearest of each observation, and their distances: (m, k) each.
+type Nearest<'py> = (Bound<'py, PyArrayDyn<u64>>, Bound<'py, PyArrayDyn<f64>>);
+
+fn nearest(py: Python<'_>, Neighbors { indices, distances, .. }: Neighbors) -> PyResult<Nearest<'_>> {
+    let shape = [distances.rows(), distances.cols()];
+    Ok((reshaped(indices.into_pyarray(py), &shape)?, matrix(py, distances)?))
+}
+
+/// Returns the `k` nearest of x, or of y, which has the same type, for each observation of x.
+#[pyfunction]
+pub(crate) fn neighbors<'py>(
+    py: Python<'py>,
+    x: Array<'py>,
+    y: Option<Bound<'py, PyAny>>,
+    k: usize,
+    options: Options,
+    run: RunOptions,
+) -> PyResult<Nearest<'py>> {
+    let device = run.device(py)?;
+    let (metric, options) = options.on(&device)?;
+    let found = with_array!(x, x => {
+        let y = of_type(y)?;
+        let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
+        call_on(py, &device, run, |device, run| {
+            let x = x.view(device)?;
+            let y = y.as_ref().map(|y| y.view(device)).transpose()?;
+            teatime::distance::neighbors(&x, y.as_deref(), k, metric, &options, run)
+        })
+    })?;
+    nearest(py, found)
+}
+
+/// Does the same as [`neighbors`] for stored arrays.
+#[pyfunction]
+pub(crate) fn stored_neighbors<'py>(
+    py: Python<'py>,
+    x: &StoredArray,
+    y: Option<&StoredArray>,
+    k: usize,
+    options: Options,
+    run: RunOptions,
+) -> PyResult<Nearest<'py>> {
+    let device = run.device(py)?;
+    let (metric, options) = options.on(&device)?;
+    let y = y.map(|y| &y.array);
+    let found = call_on(py, &device, run, |device, run| {
+        neighbors_stored(&x.array, y, k, metric, &options, device, run)
+    })?;
+    nearest(py, found.nearest)
 }
 
 /// Extracts another operand, which has to have the first one's type.

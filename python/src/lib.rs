@@ -37,8 +37,11 @@ mod _teatime {
         command_line,
         cuda::CudaArray,
         device::{Device, devices},
-        distance::{DistanceBands, DistanceSums, condensed, distances, metric_name, pairwise},
-        filter::{denoise_tv, gaussian},
+        distance::{
+            DistanceBands, DistanceSums, condensed, distances, metric_name, neighbors, pairwise,
+            stored_neighbors, stored_pairwise,
+        },
+        filter::{denoise_tv, gaussian, write_denoise_tv, write_gaussian},
         genotype::{Genotypes, Part, check, grm, part_step, pca},
         linalg::{Iteration, normal_product, stored_svd, svd, truncated_svd},
         loaded::Loaded,

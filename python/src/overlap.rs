@@ -9,9 +9,9 @@ use std::{
 use numpy::{Element as NumpyElement, IntoPyArray};
 use pyo3::{exceptions::PyMemoryError, prelude::*};
 use teatime::{
-    DType, Device, Element, Error, Needs, Result, Run, Tensor,
+    DType, Device, Element, Error, Needs, Result, Run, StoredType, Tensor,
     store::{ArrayWriter, Folder, Storable},
-    stream::{BoxOperation, Edge, Place, Sweep},
+    stream::{BoxOperation, Edge, Place, Sweep, Swept},
 };
 
 use crate::{
@@ -163,25 +163,39 @@ pub(crate) fn map_box<'py>(
 
 /// The number of boxes that were computed, and of those that were already written; how many times elements were read and chunks decoded;
 /// and the bytes of host memory that were planned.
-type Counts = (u64, u64, f64, f64, Option<u64>);
+#[derive(IntoPyObject)]
+pub(crate) struct Counts(u64, u64, f64, f64, Option<u64>);
 
-/// Writes the result of a function of an array to a new Zarr array in the folder `out`, or continues the array of this `job` if `resume`.
+impl From<&Swept> for Counts {
+    fn from(swept: &Swept) -> Self {
+        Self(swept.boxes, swept.found, swept.times_covered, swept.times_decoded, swept.memory.host)
+    }
+}
+
+/// The folder of a new Zarr array, its chunks, words of its job, and true if an array of this job is continued.
+pub(crate) type Target = (PathBuf, Option<Vec<u64>>, String, bool);
+
+/// Begins the result of a sweep over an array, or continues it.
+pub(crate) fn begun(array: &StoredArray, dtype: StoredType, target: Target) -> Result<ArrayWriter> {
+    let (out, chunks, job, resume) = target;
+    let begin = if resume { ArrayWriter::resume } else { ArrayWriter::create };
+    begin(Arc::new(Folder::new(out).durable()), "", array.result(dtype, chunks).job(job))
+}
+
+/// Writes the result of a function of an array to a Zarr array.
 #[pyfunction]
 pub(crate) fn map_to_zarr(
     py: Python<'_>,
     array: &StoredArray,
     function: Function,
-    out: (PathBuf, Option<Vec<u64>>, String, bool),
+    out: Target,
     run: RunOptions,
 ) -> PyResult<Counts> {
-    let (out, chunks, job, resume) = out;
     let made = swept(py, array, run, |sweep, raised| {
         with_type!(function.element(), U => {
-            let (storage, spec) = (Arc::new(Folder::new(out).durable()), array.result(U::STORED, chunks).job(job));
-            let begin = if resume { ArrayWriter::resume } else { ArrayWriter::create };
-            let writer = begin(storage, "", spec)?;
+            let writer = begun(array, U::STORED, out)?;
             with_type!(array.element(), T => sweep.map(&Typed::<T, U>::new(&function, raised), writer))
         })
     })?;
-    Ok((made.boxes, made.found, made.times_covered, made.times_decoded, made.memory.host))
+    Ok(Counts::from(&made))
 }

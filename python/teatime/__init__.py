@@ -9,9 +9,11 @@ names another default. They release the interpreter's lock.
 :func:`svd`               singular values and vectors of a matrix, as :func:`numpy.linalg.svd`
 :func:`truncated_svd`     the largest of them, as scikit-learn's ``randomized_svd``; also of an array in a file
 :func:`pca`               principal components of observations
-:func:`pairwise_distance` distances in 17 metrics, as scipy's ``cdist`` and ``pdist``
+:func:`pairwise_distance` distances in 17 metrics, as scipy's ``cdist`` and ``pdist``; also of arrays in files
+:func:`neighbors`         the nearest of each observation, as scikit-learn's ``NearestNeighbors``
 :func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`
 :func:`denoise_tv_chambolle` as :func:`skimage.restoration.denoise_tv_chambolle`
+:func:`write_gaussian_filter` and :func:`write_denoise_tv_chambolle`, from the file of one array to that of another
 :func:`map_overlap`       a function of your own on an array that need not fit memory, as dask's
 :class:`Timeline`         what a computation waits for, as a page, also of dask's workers
 :func:`pack`              values of 1, 2 and 4 bits in bytes, and :func:`unpack`
@@ -28,12 +30,13 @@ from ._adapter import adapter, sync
 from ._bits import pack, unpack
 from ._cuda import CudaArray, to_cuda
 from ._device import Device, devices
-from ._distance import pairwise_distance
+from ._distance import Neighbors, neighbors, pairwise_distance
 from ._filter import denoise_tv_chambolle, gaussian_filter
 from ._linalg import PCA, SVD, pca, svd, truncated_svd
 from ._overlap import Mapped, map_overlap
 from ._teatime import __version__
 from ._timeline import Timeline
+from ._written import write_denoise_tv_chambolle, write_gaussian_filter
 from .genotype import grm
 
 __all__ = [
@@ -42,6 +45,7 @@ __all__ = [
     "CudaArray",
     "Device",
     "Mapped",
+    "Neighbors",
     "Timeline",
     "__version__",
     "adapter",
@@ -50,6 +54,7 @@ __all__ = [
     "gaussian_filter",
     "grm",
     "map_overlap",
+    "neighbors",
     "pack",
     "pairwise_distance",
     "pca",
@@ -58,4 +63,6 @@ __all__ = [
     "to_cuda",
     "truncated_svd",
     "unpack",
+    "write_denoise_tv_chambolle",
+    "write_gaussian_filter",
 ]

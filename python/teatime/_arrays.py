@@ -169,6 +169,11 @@ def whole(value: Any, name: str, *, most: int = 2**32 - 1) -> int:
     return number
 
 
+def is_path(x: Any) -> bool:
+    """Whether an argument is a path or URL, and no array."""
+    return isinstance(x, (str, os.PathLike))
+
+
 def is_url(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a URL."""
     return re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(path)) is not None

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, either_order, float_type, of_one_type
+from ._arrays import as_array, c_order, either_order, float_type, folder, host_array, is_path, of_one_type, text_options, whole
 from ._cuda import as_given, device_of, given_array
 from ._device import Device, check_narrow, opened_device, run_options
-from ._teatime import CudaArray
+from ._teatime import CudaArray, StoredArray
+
+
+class Neighbors(NamedTuple):
+    """The nearest of each observation, nearest first: their indices and their distances."""
+
+    indices: Any
+    distances: Any
 
 
 def distance_options(
@@ -56,10 +64,29 @@ def operands(
     return c_order(a), c_order(b), False, out
 
 
+def stored_operands(
+    x: Any, y: Any, storage_options: dict[str, Any] | None
+) -> tuple[StoredArray, StoredArray | None, np.dtype[Any]] | None:
+    """Both as stored arrays, and the type of the result; None if neither is a path."""
+    if not (is_path(x) or is_path(y)):
+        if storage_options is not None:
+            raise TypeError("`storage_options` is for the URL of an array")
+        return None
+
+    def stored(a: Any, name: str) -> StoredArray:
+        if is_path(a):
+            return StoredArray(folder(a), None, False, text_options(storage_options))
+        return StoredArray.of_array(c_order(as_array(host_array(a, name, "pairwise_distance"), name, "pairwise_distance")))
+
+    a, b = stored(x, "x"), None if y is None else stored(y, "y")
+    types = [float_type(np.empty(0, array.dtype)) for array in (a, b) if array is not None]
+    return a, b, np.result_type(*types)
+
+
 def pairwise_distance(
-    x: ArrayLike, y: ArrayLike | None = None, metric: str = "euclidean", *, p: float = 2.0, missing: str = "propagate",
+    x: ArrayLike | str | os.PathLike[str], y: ArrayLike | str | os.PathLike[str] | None = None, metric: str = "euclidean", *, p: float = 2.0, missing: str = "propagate",
     negative: bool = False, condensed: bool = False, return_shared: bool = False, narrow: bool | None = None,
-    device: Device | str | None = None, progress: Any = None,
+    device: Device | str | None = None, progress: Any = None, memory: int | str | None = None, storage_options: dict[str, Any] | None = None,
 ) -> Any:
     """Distances of observations from one another, or from those of ``y``: scipy's ``cdist`` and ``pdist``.
 
@@ -69,6 +96,7 @@ def pairwise_distance(
         Of float64 and integers all is computed in float64, but see ``narrow``; of 8 bits in float32 where sums in it are exact, as they are
         of most metrics. Of float16 and float32 all is computed in float32.
         Of an array in a GPU's memory the results are there too, and ``y`` is of the same type there.
+        Or the path or URL of a .npy file or a Zarr array, which need not fit memory: the distances do. Then ``y`` may be one, too.
     y : (n, features), optional
         Of another type than ``x``, both are promoted as NumPy does.
     metric
@@ -90,6 +118,10 @@ def pairwise_distance(
         As in :func:`teatime.svd`.
     progress
         Called as ``progress(done, total)`` now and then, or a tqdm bar.
+    memory
+        The most host memory to plan with, in bytes or as ``"2G"``. None: half of what is free.
+    storage_options
+        Of a URL: as in :func:`teatime.genotype.open_store`.
 
     Returns
     -------
@@ -105,6 +137,13 @@ def pairwise_distance(
     >>> teatime.pairwise_distance([[0], [1], [3]], metric="cityblock", condensed=True)
     array([1., 3., 2.])
     """
+    if (stored := stored_operands(x, y, storage_options)) is not None:
+        if condensed:
+            raise ValueError("`condensed` is of an array in memory; the command `teatime pairwise` writes the distances of a file")
+        options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
+        distances, shared = _teatime.stored_pairwise(*stored[:2], options, run_options(device, progress, memory))
+        distances = distances.astype(stored[2], copy=False)
+        return (distances, shared) if return_shared else distances
     a, b, columns, out = operands(x, y, narrow, device)
     device = device_of(device, x=a, y=b)
     card = a.device if isinstance(a, CudaArray) else None
@@ -112,10 +151,60 @@ def pairwise_distance(
     if condensed:
         if b is not None or return_shared:
             raise ValueError("`condensed` is of `x` alone, without `y` and `return_shared`")
-        return as_given(_teatime.condensed(a, options, run_options(device, progress)).astype(out, copy=False), x, card)
+        return as_given(_teatime.condensed(a, options, run_options(device, progress, memory)).astype(out, copy=False), x, card)
     counted = return_shared and missing != "propagate"
-    distances, shared = _teatime.pairwise(a, b, options, counted, run_options(device, progress))
+    distances, shared = _teatime.pairwise(a, b, options, counted, run_options(device, progress, memory))
     distances = as_given(distances.astype(out, copy=False), x, card)
     if not return_shared:
         return distances
     return distances, None if shared is None else as_given(shared, x, card)
+
+
+def neighbors(
+    x: ArrayLike | str | os.PathLike[str], n_neighbors: int = 5, y: ArrayLike | str | os.PathLike[str] | None = None,
+    metric: str = "euclidean", *, p: float = 2.0, missing: str = "propagate", negative: bool = False, narrow: bool | None = None,
+    device: Device | str | None = None, progress: Any = None, memory: int | str | None = None, storage_options: dict[str, Any] | None = None,
+) -> Neighbors:
+    """The nearest of the other observations of ``x``, or of those of ``y``, for each of ``x``, without a matrix of all distances.
+
+    They are those of scikit-learn's ``NearestNeighbors(algorithm="brute")``. The nearest comes first, and of equal distances the one with the
+    lower index. ``inner_product`` is a similarity, so its nearest have the largest values. Distances that are NaN come last.
+
+    Parameters
+    ----------
+    x, y, metric, p, missing, negative, narrow, device, progress, memory, storage_options
+        As in :func:`pairwise_distance`. Paths are read once if the device holds all elements, otherwise in shares within ``memory``.
+    n_neighbors
+        How many: from 1 to the number of observations of ``y``, or of the others of ``x``.
+
+    Returns
+    -------
+    Neighbors
+        ``indices`` (m, n_neighbors), int64, and ``distances`` of the same shape, of the type that :func:`pairwise_distance` gives.
+
+    Examples
+    --------
+    >>> import teatime
+    >>> found = teatime.neighbors([[0], [1], [3], [7]], 2)
+    >>> found.indices
+    array([[1, 2],
+           [0, 2],
+           [1, 0],
+           [2, 1]])
+    >>> found.distances[3]
+    array([4., 6.])
+    """
+    k = whole(n_neighbors, "n_neighbors")
+    card, stored = None, stored_operands(x, y, storage_options)
+    if stored is not None:
+        options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
+        indices, distances = _teatime.stored_neighbors(*stored[:2], k, options, run_options(device, progress, memory))
+        out = stored[2]
+    else:
+        a, b, columns, out = operands(x, y, narrow, device)
+        device = device_of(device, x=a, y=b)
+        card = a.device if isinstance(a, CudaArray) else None
+        options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns, narrow=narrow)
+        indices, distances = _teatime.neighbors(a, b, k, options, run_options(device, progress, memory))
+    found = indices.view(np.int64), distances.astype(out, copy=False)
+    return Neighbors(*found) if card is None else Neighbors(*(as_given(part, x, card) for part in found))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import WIDE, as_array, as_float32, either_order, float_type, folder, host_array, scale_of, text_options, whole, widened
+from ._arrays import WIDE, as_array, as_float32, either_order, float_type, folder, host_array, is_path, scale_of, text_options, whole, widened
 from ._cuda import as_given, device_of, given_array
 from ._device import Device, narrows, run_options
 from ._teatime import CudaArray
@@ -157,7 +157,7 @@ def truncated_svd(
     >>> bool(np.allclose(u * s @ vt, a, atol=1e-5))
     True
     """
-    if isinstance(a, (str, os.PathLike)):
+    if is_path(a):
         options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
         return stored_svd(a, n_components, options, narrow=narrow, run=run_options(device, progress, memory), storage_options=storage_options)[0]
     if memory is not None or storage_options is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, as_array, c_order, folder, host_array, is_url, library, on_card, stamp, whole
+from ._arrays import NATIVE, as_array, c_order, folder, host_array, is_path, is_url, library, on_card, stamp, text_options, whole
 from ._cuda import _cupy, given_array
 from ._device import Device, opened_device, run_options
 from ._filter import is_long
@@ -217,11 +217,11 @@ def _of_library(x: Any) -> Any:
         return x
 
 
-def opened(x: Any, fill: bool) -> tuple[StoredArray, np.dtype[Any], str]:
+def opened(x: Any, fill: bool, storage_options: dict[str, Any] | None = None) -> tuple[StoredArray, np.dtype[Any], str]:
     """Returns an array that is read in boxes, the type of its elements, and words that differ where its files do."""
-    if isinstance(x, (str, os.PathLike)):
+    if is_path(x):
         path = folder(x)
-        stored = StoredArray(path, None, fill)
+        stored = StoredArray(path, None, fill, text_options(storage_options))
         return stored, np.dtype(stored.dtype), stamp(path)
     if library(x) in ("zarr", "h5py"):
         raise TypeError(f"`x` is {type(x)}, which would be read as a whole: the path of a Zarr array is read in boxes")
@@ -229,6 +229,17 @@ def opened(x: Any, fill: bool) -> tuple[StoredArray, np.dtype[Any], str]:
     if array.ndim == 0:
         raise ValueError("`x` has no axis")
     return StoredArray.of_array(c_order(as_array(array, "x", "map_overlap"))), array.dtype, ""
+
+
+def target(out: Any, stored: StoredArray, chunks: Any, resume: bool, job: str) -> tuple[str, list[int] | None, str, bool]:
+    """Returns the Zarr array of a result, as the compiled part takes it: its folder, its chunks, words of its job, and whether it is continued."""
+    if is_url(out):
+        raise ValueError(f"`out` is {out!r}: results are written to disks alone")
+    path = folder(out)
+    if os.path.exists(path) and not resume:
+        raise FileExistsError(f"`out` {path} is there; resume=True goes on with what was begun")
+    size = None if chunks is None else [max(1, whole(each, "chunks")) for each in _per_axis(chunks, 1, len(stored.shape), "chunks")]
+    return path, size, job, resume
 
 
 def map_overlap(
@@ -301,7 +312,7 @@ def map_overlap(
            [0, 0, 1, 1],
            [1, 1, 1, 1]], dtype=uint8)
     """
-    if not (out is None or isinstance(out, (str, os.PathLike))):
+    if not (out is None or is_path(out)):
         raise TypeError(f"`out` is {type(out)}; it is the path of a Zarr array, or None. One array is read")
     stored, given, files = opened(x, fill)
     on = opened_device(device)
@@ -314,10 +325,5 @@ def map_overlap(
         if resume or chunks is not None:
             raise TypeError("`resume` and `chunks` are for a Zarr array as `out`")
         return _teatime.map_box(stored, function.compiled(), [(0, extent) for extent in stored.shape], run)
-    if is_url(out):
-        raise ValueError(f"`out` is {out!r}: results are written to disks alone")
-    path = folder(out)
-    if os.path.exists(path) and not resume:
-        raise FileExistsError(f"`out` {path} is there; resume=True goes on with what was begun")
-    size = None if chunks is None else [max(1, whole(each, "chunks")) for each in _per_axis(chunks, 1, len(stored.shape), "chunks")]
-    return Mapped(*_teatime.map_to_zarr(stored, function.compiled(), (path, size, function.job(files, on.name), resume), run))
+    to = target(out, stored, chunks, resume, function.job(files, on.name))
+    return Mapped(*_teatime.map_to_zarr(stored, function.compiled(), to, run))

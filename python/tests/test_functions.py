@@ -73,6 +73,64 @@ def test_truncated_svd_of_a_path(rng, tmp_path):
         teatime.truncated_svd(a, 3, memory="1G")
 
 
+def nearest(distances, k):
+    """The k nearest of each row, of equal distances the one with the lower index."""
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return order, np.take_along_axis(distances, order, axis=1)
+
+
+def test_neighbors(rng):
+    x, y = rng.standard_normal((30, 7)), rng.integers(0, 9, (50, 7)).astype("u1")
+    alone = distance.cdist(x, x)
+    np.fill_diagonal(alone, np.inf)
+    for found, (indices, distances) in (
+        (teatime.neighbors(x, 4, device="cpu"), nearest(alone, 4)),
+        (teatime.neighbors(x, 3, y, "cityblock", device="cpu"), nearest(distance.cdist(x, y, "cityblock"), 3)),
+        (teatime.neighbors(np.asfortranarray(x), 50, y, "cosine", device="cpu"), nearest(distance.cdist(x, y, "cosine"), 50)),
+    ):
+        assert found.indices.dtype == np.int64 and found.distances.dtype == np.float64
+        np.testing.assert_array_equal(found.indices, indices)
+        np.testing.assert_allclose(found.distances, distances, rtol=1e-12)
+    assert teatime.neighbors(x.astype("f4"), 1, device="cpu").distances.dtype == np.float32
+    for k in (0, 30):
+        with pytest.raises(ValueError, match=f"{k} of 29 other observations"):
+            teatime.neighbors(x, k, device="cpu")
+    with pytest.raises(TypeError, match="`storage_options`"):
+        teatime.neighbors(x, storage_options={})
+
+
+def test_distances_and_neighbors_of_paths(rng, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    x, y = rng.standard_normal((300, 40)).astype("f4"), rng.standard_normal((50, 40))
+    np.save(tmp_path / "x.npy", x)
+    zarr.create_array(tmp_path / "y.zarr", data=y, chunks=(20, 16))
+    few = {"device": "cpu", "memory": "64M"}
+    square = teatime.pairwise_distance(tmp_path / "x.npy", metric="cityblock", **few)
+    assert square.dtype == np.float32
+    np.testing.assert_array_equal(square, teatime.pairwise_distance(x, metric="cityblock", device="cpu"))
+    for of_x, of_y in ((tmp_path / "x.npy", tmp_path / "y.zarr"), (x, str(tmp_path / "y.zarr")), (str(tmp_path / "x.npy"), y)):
+        np.testing.assert_array_equal(teatime.pairwise_distance(of_x, of_y, **few), teatime.pairwise_distance(x, y, device="cpu"))
+        found, expected = teatime.neighbors(of_x, 3, of_y, **few), teatime.neighbors(x, 3, y, device="cpu")
+        np.testing.assert_array_equal(found.indices, expected.indices)
+        np.testing.assert_array_equal(found.distances, expected.distances)
+    y[3, 5] = np.nan
+    zarr.create_array(tmp_path / "z.zarr", data=y, chunks=(20, 16))
+    rule = {"missing": "ignore", "return_shared": True}
+    distances, shared = teatime.pairwise_distance(tmp_path / "z.zarr", **few, **rule)
+    expected = teatime.pairwise_distance(y, device="cpu", **rule)
+    np.testing.assert_array_equal(distances, expected[0])
+    np.testing.assert_array_equal(shared, expected[1])
+    for refused, error, words in (
+        (lambda: teatime.pairwise_distance(tmp_path / "x.npy", condensed=True), ValueError, "`condensed`"),
+        (lambda: teatime.neighbors(tmp_path / "x.npy", 301, **few), ValueError, "301 of 299 other"),
+        (lambda: teatime.neighbors(tmp_path / "none.npy", **few), OSError, "none.npy"),
+        (lambda: teatime.neighbors(tmp_path / "x.npy", 2, y[:, 1:], **few), ValueError, "40"),
+        (lambda: teatime.neighbors(tmp_path / "x.npy", device="cpu", memory=1), MemoryError, "at least"),
+    ):
+        with pytest.raises(error, match=words):
+            refused()
+
+
 def test_pca(rng):
     a = rng.standard_normal((50, 8)) * np.arange(1, 9) + 100
     pca = teatime.pca(a, 8, device="cpu")

@@ -121,6 +121,33 @@ def test_parts_of_a_box_are_computed_at_once(image):
     np.testing.assert_array_equal(teatime.map_overlap(waits, values, depth=(40, 1), device=teatime.Device("cpu", threads=3)), values)
 
 
+def test_filters_are_written_as_of_the_whole(image, tmp_path):
+    path, whole = image
+    np.save(tmp_path / "x.npy", whole)
+    out, few = tmp_path / "out.zarr", {"device": "cpu", "memory": "64M"}
+    made = teatime.write_gaussian_filter(path, out, 1.5, mode="nearest", chunks=16, **few)
+    expected = teatime.gaussian_filter(whole, 1.5, mode="nearest", device="cpu")
+    np.testing.assert_array_equal(zarr.open_array(out)[:], expected)
+    assert made.boxes >= 1 and zarr.open_array(out).chunks == (16,) * whole.ndim
+    with pytest.raises(FileExistsError):
+        teatime.write_gaussian_filter(tmp_path / "x.npy", out, 1.5, mode="nearest", chunks=16, **few)
+    again = tmp_path / "again.zarr"
+    for done in (0, made.boxes):
+        counts = teatime.write_gaussian_filter(whole, again, 1.5, mode="nearest", chunks=16, resume=True, **few)
+        assert (counts.boxes, counts.found) == (made.boxes - done, done)
+    with pytest.raises(OSError, match="job"):
+        teatime.write_gaussian_filter(whole, again, 2, mode="nearest", chunks=16, resume=True, **few)
+    teatime.write_gaussian_filter(whole, tmp_path / "f8", 1, dtype="f8", **few)
+    np.testing.assert_allclose(zarr.open_array(tmp_path / "f8")[:], ndimage.gaussian_filter(whole.astype("f8"), 1), rtol=1e-12)
+    with pytest.raises(ValueError, match="`output` of int16"):
+        teatime.write_gaussian_filter(np.zeros(3), tmp_path / "refused", 1, dtype="i2", **few)
+    with pytest.raises(ValueError, match="disks alone"):
+        teatime.write_gaussian_filter(np.zeros(3), "s3://bucket/out", 1, **few)
+    smooth = tmp_path / "smooth.zarr"
+    teatime.write_denoise_tv_chambolle(tmp_path / "x.npy", smooth, 0.2, **few)
+    np.testing.assert_array_equal(zarr.open_array(smooth)[:], teatime.denoise_tv_chambolle(whole, 0.2, device="cpu"))
+
+
 def test_boxes_tell_where_they_are(image, tmp_path):
     path, values = image
 

@@ -1,0 +1,104 @@
+"""Filters of arrays that need not fit memory, from the file of one array to that of another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from . import _teatime
+from ._arrays import whole
+from ._device import Device, opened_device, run_options
+from ._filter import WIDE, computed_type, filter_options, filtered_axes, is_long, warn_of_sign
+from ._overlap import Mapped, opened, target
+
+
+def write_gaussian_filter(
+    input: Any, out: str | os.PathLike[str], sigma: float | Sequence[float], order: int | Sequence[int] = 0,
+    mode: str | Sequence[str] = "reflect", cval: float = 0.0, truncate: float = 4.0, *, dtype: DTypeLike = None,
+    radius: int | Sequence[int] | None = None, axes: int | Sequence[int] | None = None, chunks: int | Sequence[int] | None = None,
+    resume: bool = False, fill: bool = False, narrow: bool | None = None, device: Device | str | None = None, progress: Any = None,
+    memory: int | str | None = None, storage_options: dict[str, Any] | None = None,
+) -> Mapped:
+    """Writes :func:`gaussian_filter` of an array to a Zarr array, box by box: neither has to fit memory.
+
+    Values are those of the whole array, to the last bit, however it is cut. The command ``teatime blur`` does the same for OME-Zarr images
+    with their pyramids.
+
+    Parameters
+    ----------
+    input
+        The path or URL of a Zarr array or of a .npy file; or an array in memory, which may be a :class:`numpy.memmap`.
+    out
+        The folder for a new Zarr array.
+    sigma, order, mode, cval, truncate, radius, axes, narrow, device
+        As in :func:`gaussian_filter`.
+    dtype
+        The type of the result: float16, float32, float64, or that of ``input``. None: that of ``input``; of booleans uint8, and of integers of 64
+        bits float64. A result of float64 is computed in it.
+    chunks, resume, fill, progress, memory
+        As in :func:`map_overlap`.
+    storage_options
+        Of a URL: as in :func:`teatime.genotype.open_store`.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, teatime
+    >>> x = np.zeros((9, 9), "f4")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     teatime.write_gaussian_filter(x, folder + "/blurred.zarr", 1).boxes
+    1
+    """
+    stored, given, files = opened(input, fill, storage_options)
+    native = np.dtype("u1" if given.kind == "b" else "f8" if is_long(given) else given).newbyteorder("=")
+    made = native if dtype is None else np.dtype(dtype).newbyteorder("=")
+    if made != native:
+        computed_type(native, made, "once")
+    options = filter_options(
+        filtered_axes(axes, len(stored.shape)), sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding="once",
+        narrow=narrow,
+    )
+    warn_of_sign(options, made)
+    to = target(out, stored, chunks, resume, files)
+    return Mapped(*_teatime.write_gaussian(stored, options, str(made), to, run_options(device, progress, memory)))
+
+
+def write_denoise_tv_chambolle(
+    image: Any, out: str | os.PathLike[str], weight: float = 0.1, eps: float = 2e-4, max_num_iter: int = 200, *,
+    channel_axis: int | None = None, chunks: int | Sequence[int] | None = None, resume: bool = False, fill: bool = False,
+    narrow: bool | None = None, device: Device | str | None = None, progress: Any = None, memory: int | str | None = None,
+    storage_options: dict[str, Any] | None = None,
+) -> Mapped:
+    """Writes :func:`denoise_tv_chambolle` of an array to a Zarr array of float32 or float64, box by box: neither has to fit memory.
+
+    Parameters
+    ----------
+    image, out
+        As in :func:`write_gaussian_filter`.
+    weight, eps, max_num_iter, channel_axis, narrow, device
+        As in :func:`denoise_tv_chambolle`.
+    chunks, resume, fill, progress, memory, storage_options
+        As in :func:`write_gaussian_filter`.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, teatime
+    >>> x = np.zeros((9, 9), "f4")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     teatime.write_denoise_tv_chambolle(x, folder + "/denoised.zarr").boxes
+    1
+    """
+    stored, given, files = opened(image, fill, storage_options)
+    axes = range(len(stored.shape))
+    channels = filtered_axes(channel_axis, len(axes)) if channel_axis is not None else []
+    options = ([axis for axis in axes if axis not in channels], float(weight), float(eps), whole(max_num_iter, "max_num_iter"))
+    wide = given.newbyteorder("=") in WIDE or is_long(given)
+    in_f64 = wide and not (not opened_device(device).f64 if narrow is None else narrow)
+    to = target(out, stored, chunks, resume, files)
+    counts, _ = _teatime.write_denoise_tv(
+        stored, options, "float64" if in_f64 else "float32", to, run_options(device, progress, memory)
+    )
+    return Mapped(*counts)
