@@ -3,20 +3,14 @@
 use half::f16;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    DType, Device, Element, Real, StoredType,
-    filter::{
-        self, GaussianOptions, Mode, PerAxis, Rounding, TvOptions, write_denoised_tv, write_gaussian as write,
-    },
-    store::Storable,
+    Device, Element, Real,
+    filter::{self, GaussianOptions, Mode, PerAxis, Rounding, TvOptions},
 };
 
 use crate::{
-    call::{RunOptions, call_on},
-    dlpack::{TYPES, with_type},
+    call::RunOptions,
     names::either,
     operand::{Array, Given, mapped, with_array},
-    overlap::{Counts, Target, begun},
-    stored::StoredArray,
 };
 
 /// The options of the filter, as Python passes them: one value for each filtered axis.
@@ -83,9 +77,9 @@ pub(crate) fn gaussian<'py>(
 }
 
 /// The axes of images, the weight, the end by energies, and the maximum number of iterations.
-type TvArguments = (Vec<usize>, f64, f64, u64);
+pub(crate) type TvArguments = (Vec<usize>, f64, f64, u64);
 
-fn tv_options((axes, weight, eps, max_iterations): TvArguments) -> TvOptions {
+pub(crate) fn tv_options((axes, weight, eps, max_iterations): TvArguments) -> TvOptions {
     TvOptions::default().axes(axes).weight(weight).eps(eps).max_iterations(max_iterations)
 }
 
@@ -135,52 +129,4 @@ fn gaussian_of<'py, T: Element + numpy::Element>(
         "float16" => mapped(py, x, device, run, |x| filter::gaussian::<T, f16>(x, sigma, &options)),
         _ => mapped(py, x, device, run, |x| filter::gaussian::<T, T>(x, sigma, &options)),
     }
-}
-
-/// Returns the stored type with NumPy's name.
-fn stored_type(name: &str) -> StoredType {
-    let dtype = TYPES.iter().find(|(.., known)| *known == name).map_or(DType::F64, |(dtype, ..)| *dtype);
-    with_type!(dtype, T => T::STORED)
-}
-
-/// Returns the target with words in front of those of its job.
-fn of_job((path, chunks, words, resume): Target, job: &str) -> Target {
-    (path, chunks, format!("{job} {words}"), resume)
-}
-
-/// Writes the filtered array to a Zarr array of the type that `dtype` names.
-#[pyfunction]
-pub(crate) fn write_gaussian(
-    py: Python<'_>,
-    x: &StoredArray,
-    options: Options,
-    dtype: &str,
-    out: Target,
-    run: RunOptions,
-) -> PyResult<Counts> {
-    let device = run.device(py)?;
-    let (sigma, options) = options.on(&device)?;
-    let swept = call_on(py, &device, run, |device, run| {
-        write(&x.array, sigma, &options, device, run, |job| begun(x, stored_type(dtype), of_job(out, job)))
-    })?;
-    Ok(Counts::from(&swept))
-}
-
-/// Writes the denoised images to a Zarr array of the type that `dtype` names; also returns the number of iterations for each.
-#[pyfunction]
-pub(crate) fn write_denoise_tv(
-    py: Python<'_>,
-    x: &StoredArray,
-    options: TvArguments,
-    dtype: &str,
-    out: Target,
-    run: RunOptions,
-) -> PyResult<(Counts, Vec<u64>)> {
-    let (device, options) = (run.device(py)?, tv_options(options).narrow(dtype == "float32"));
-    let made = call_on(py, &device, run, |device, run| {
-        write_denoised_tv(&x.array, &options, device, run, |job| {
-            begun(x, stored_type(dtype), of_job(out, job))
-        })
-    })?;
-    Ok((Counts::from(&made.swept), made.iterations))
 }

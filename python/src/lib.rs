@@ -25,6 +25,7 @@ mod overlap;
 mod rows;
 mod stored;
 mod timeline;
+mod written;
 
 use pyo3::prelude::*;
 
@@ -41,7 +42,7 @@ mod _teatime {
             DistanceBands, DistanceSums, condensed, distances, metric_name, neighbors, pairwise,
             stored_neighbors, stored_pairwise,
         },
-        filter::{denoise_tv, gaussian, write_denoise_tv, write_gaussian},
+        filter::{denoise_tv, gaussian},
         genotype::{Genotypes, Part, check, grm, part_step, pca},
         linalg::{Iteration, normal_product, stored_svd, svd, truncated_svd},
         loaded::Loaded,
@@ -51,6 +52,7 @@ mod _teatime {
         panic,
         stored::StoredArray,
         timeline::Timeline,
+        written::{write_denoise_tv, write_gaussian},
     };
 
     #[pymodule_export]

@@ -57,7 +57,10 @@ def _matrix(a: ArrayLike, narrow: bool | None, device: Device | str | None) -> t
     return made, scale, transposed, float_type(x)
 
 
-def svd(a: ArrayLike, *, narrow: bool | None = None, device: Device | str | None = None) -> SVD:
+def svd(
+    a: ArrayLike | str | os.PathLike[str], *, narrow: bool | None = None, device: Device | str | None = None, progress: Any = None,
+    memory: int | str | None = None, storage_options: dict[str, Any] | None = None,
+) -> SVD:
     """The thin singular value decomposition, as ``numpy.linalg.svd(a, full_matrices=False)``.
 
     Parameters
@@ -66,11 +69,14 @@ def svd(a: ArrayLike, *, narrow: bool | None = None, device: Device | str | None
         float64 and integers of 32 and 64 bits are computed in float64, but see ``narrow``; others in float32.
         Of an array of float32 or float64 in a GPU's memory, the results are there too; where singular values of float32 leave 2^-40 to 2^40,
         a copy is divided by a power of two on the host.
+        Or a path, as in :func:`truncated_svd`.
     narrow
         Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
         refuses integers that float32 would change. With False such a device is an error.
     device
         A :class:`Device`, its name, or None for the fastest.
+    progress, memory, storage_options
+        Of a path: as in :func:`truncated_svd`.
 
     Returns
     -------
@@ -85,11 +91,20 @@ def svd(a: ArrayLike, *, narrow: bool | None = None, device: Device | str | None
     >>> np.round(s, 5)
     array([4., 3.])
     """
+    if is_path(a):
+        run = run_options(device, progress, memory)
+        return stored_svd(a, None, svd_options(), run=run, narrow=narrow, storage_options=storage_options)[0]
+    _without_path(memory, storage_options)
     x, scale, transposed, out = _matrix(a, narrow, device)
     u, s, vt = _teatime.svd(x, run_options(device_of(device, a=x)))
     if _beyond(x, s):
         return _on_card(svd(x.get(), device=device), a, x)
     return _svd((u, s * scale, vt), transposed, out, a, x)
+
+
+def _without_path(memory: Any, storage_options: Any) -> None:
+    if memory is not None or storage_options is not None:
+        raise TypeError("`memory` and `storage_options` are for the path of an array")
 
 
 def _svd(parts: tuple[_Array, _Array, _Array], transposed: bool, out: np.dtype[Any], a: ArrayLike, x: Any) -> SVD:
@@ -160,8 +175,7 @@ def truncated_svd(
     if is_path(a):
         options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
         return stored_svd(a, n_components, options, narrow=narrow, run=run_options(device, progress, memory), storage_options=storage_options)[0]
-    if memory is not None or storage_options is not None:
-        raise TypeError("`memory` and `storage_options` are for the path of an array")
+    _without_path(memory, storage_options)
     x, scale, transposed, out = _matrix(a, narrow, device)
     options = svd_options(n_oversamples=n_oversamples, n_iter=n_iter, tol=tol, random_state=random_state, signs=signs)
     k = whole(n_components, "n_components")
@@ -218,8 +232,9 @@ def svd_options(
 
 
 def pca(
-    x: ArrayLike, n_components: int = 10, *, n_iter: int | None = None, tol: float = 1e-4, random_state: int = 0,
-    narrow: bool | None = None, device: Device | str | None = None, progress: Any = None,
+    x: ArrayLike | str | os.PathLike[str], n_components: int = 10, *, n_iter: int | None = None, tol: float = 1e-4, random_state: int = 0,
+    narrow: bool | None = None, device: Device | str | None = None, progress: Any = None, memory: int | str | None = None,
+    storage_options: dict[str, Any] | None = None,
 ) -> PCA:
     """Principal components of the rows of a matrix, as scikit-learn's ``PCA``.
 
@@ -229,10 +244,10 @@ def pca(
     ----------
     x : (observations, features)
         The means of the features are subtracted in float64, and the rest is computed in the type that :func:`svd` computes in: ``x`` is
-        read in blocks of rows, and one copy of it in that type is made.
+        read in blocks of rows, and one copy of it in that type is made. Or a path, as in :func:`truncated_svd`.
     n_components
         How many.
-    n_iter, tol, random_state, narrow, device, progress
+    n_iter, tol, random_state, narrow, device, progress, memory, storage_options
         As in :func:`truncated_svd`. Signs are those of scikit-learn's ``PCA``.
 
     Examples
@@ -242,21 +257,35 @@ def pca(
     >>> np.round(found.explained_variance, 4)
     array([5.])
     """
+    options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
+    if is_path(x):
+        run = run_options(device, progress, memory)
+        (u, s, vt), known = stored_svd(x, n_components, options, run=run, center=True, narrow=narrow, storage_options=storage_options)
+        _enough(len(u))
+        return _pca(u, s, vt, known["means"], known["total"] / (len(u) - 1), u.dtype)
+    _without_path(memory, storage_options)
     a = host_array(x, "x", "pca")
     if a.ndim != 2:
         raise ValueError(f"`x` is a matrix, and has {a.ndim} axes: {a.shape}")
-    if a.shape[0] < 2:
-        raise ValueError(f"`x` has {a.shape[0]} observations: at least two are needed")
+    _enough(a.shape[0])
     first = as_array(a[:0], "x", "pca")
     out, wide = float_type(first), first.dtype in WIDE and not narrows("x", a, narrow, device)
     k = whole(n_components, "n_components")
-    options = svd_options(n_iter=n_iter, tol=tol, random_state=random_state, signs="v")
     centred, scale, mean, squares = _centred(a, np.float64 if wide else np.float32)
     u, s, vt, *reached = _teatime.truncated_svd(centred, k, options, False, run_options(device, progress))
     if n_iter is None:
         warn_unconverged(*reached[:2], options)
-    s = s * scale
-    explained, variance = s**2 / (a.shape[0] - 1), squares / (a.shape[0] - 1)
+    return _pca(u, s * scale, vt, mean, squares / (a.shape[0] - 1), out)
+
+
+def _enough(observations: int) -> None:
+    if observations < 2:
+        raise ValueError(f"`x` has {observations} observations: at least two are needed")
+
+
+def _pca(u: _Array, s: _Array, vt: _Array, mean: _Array, variance: float, out: np.dtype[Any]) -> PCA:
+    """The components from the decomposition of centred observations, whose variances add up to ``variance``."""
+    explained = s**2 / (len(u) - 1)
     ratio = explained / variance if variance > 0 else np.zeros_like(explained)
     return PCA(*(part.astype(out, copy=False) for part in (u * s, vt, explained, ratio, s, mean)))
 

@@ -10,7 +10,6 @@ Sparse matrices are refused: they would have to become dense.
 
 from __future__ import annotations
 
-import os
 from numbers import Integral, Real
 from typing import Any
 
@@ -24,6 +23,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("teatime.sklearn needs scikit-learn 1.6 or newer: pip install 'teatime[sklearn]'") from error
 
+from ._arrays import is_path
 from ._device import opened_device, run_options
 from ._linalg import stored_svd, svd, svd_options, truncated_svd
 
@@ -189,7 +189,7 @@ class PCA(_Decomposition):
 
     def fit_transform(self, X: Any, y: Any = None) -> _Array:
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
-        if isinstance(X, (str, os.PathLike)):
+        if is_path(X):
             along, known = self._decompose_stored(X, True)
             if len(along) < 2:
                 raise ValueError(f"{X}: 1 sample, while a minimum of 2 is required")
@@ -260,7 +260,7 @@ class TruncatedSVD(_Decomposition):
 
     def fit_transform(self, X: Any, y: Any = None) -> _Array:
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
-        if isinstance(X, (str, os.PathLike)):
+        if is_path(X):
             along, known = self._decompose_stored(X, False)
             self._explain(along.var(axis=0, dtype=np.float64), float(known["variances"].sum()), along.dtype)
             return along

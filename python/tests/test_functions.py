@@ -131,6 +131,26 @@ def test_distances_and_neighbors_of_paths(rng, tmp_path):
             refused()
 
 
+def test_svd_and_pca_of_a_path(rng, tmp_path):
+    a = rng.standard_normal((60, 9)) * np.arange(1, 10) + 100
+    for dtype in ("f8", "f4"):
+        np.save(tmp_path / "a.npy", a.astype(dtype))
+        tolerance = {"rtol": 1e-11, "atol": 1e-10} if dtype == "f8" else {"rtol": 2e-4, "atol": 2e-3}
+        svd = teatime.svd(tmp_path / "a.npy", device="cpu", memory="64M")
+        assert svd.u.dtype == dtype and svd.u.shape == (60, 9)
+        np.testing.assert_allclose(svd.s, np.linalg.svd(a, compute_uv=False), **tolerance)
+        np.testing.assert_allclose(svd.u * svd.s @ svd.vt, a, **tolerance)
+        stored, here = teatime.pca(str(tmp_path / "a.npy"), 9, device="cpu"), teatime.pca(a.astype(dtype), 9, device="cpu")
+        for name, ours, theirs in zip(stored._fields, stored, here):
+            assert ours.dtype == dtype, name
+            np.testing.assert_allclose(ours, theirs, err_msg=name, **tolerance)
+    np.save(tmp_path / "one.npy", a[:1])
+    with pytest.raises(ValueError, match="1 observations"):
+        teatime.pca(tmp_path / "one.npy", 1, device="cpu")
+    with pytest.raises(TypeError, match="`memory`"):
+        teatime.svd(a, memory="1G")
+
+
 def test_pca(rng):
     a = rng.standard_normal((50, 8)) * np.arange(1, 9) + 100
     pca = teatime.pca(a, 8, device="cpu")
