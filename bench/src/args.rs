@@ -6,7 +6,7 @@ use clap::{Parser, ValueEnum};
 
 /// Measures devices: copies, kernels, products, decompositions, start-up.
 ///
-/// Prints a table, and with --json a file that --compare puts beside another machine's. Exact results (random words,
+/// Prints a table and a score, and with --json a file that --compare puts beside other machines'. Exact results (random words,
 /// codes, counts, products of small integers) are hashed and must agree between all devices. Exit status: 0; 1 when
 /// a measurement failed or results differ; 2 when the command line cannot be understood.
 #[derive(Debug, Parser)]
@@ -30,9 +30,17 @@ pub(crate) struct Args {
     /// Prints the names of the devices there are, GPUs first, and measures nothing
     #[arg(long, exclusive = true)]
     pub(crate) names: bool,
-    /// Compares two files of results, and measures nothing
-    #[arg(long, value_names = ["FILE", "FILE"], num_args = 2, exclusive = true)]
-    pub(crate) compare: Option<Vec<PathBuf>>,
+    /// Measures each device in ten seconds, at smaller sizes
+    #[arg(long, conflicts_with = "seconds")]
+    pub(crate) quick: bool,
+    /// Prints a Markdown table at the end, to paste
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Compares files of results, and measures nothing. FILE=NAME takes that device of a file
+    ///
+    /// By default, devices of one interface go together; where none do, the best device of each file.
+    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["device", "seconds", "quick", "only", "json", "flight", "names"])]
+    pub(crate) compare: Option<Vec<String>>,
     /// Opens this device and prints seconds, in a process started for the start-up times
     #[arg(long, value_name = "NAME", hide = true)]
     pub(crate) startup: Option<String>,
@@ -63,6 +71,13 @@ pub(crate) enum Piece {
     Bed,
     /// New processes, with an empty cache of compiled kernels and a filled one
     Startup,
+}
+
+impl Args {
+    /// Returns about how many seconds each device takes.
+    pub(crate) fn time(&self) -> f64 {
+        if self.quick { 10.0 } else { self.seconds }
+    }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -1,34 +1,77 @@
-//! A comparison of two files of results.
+//! A comparison of devices of several files of results.
 
-use std::path::Path;
+use std::{fmt::Write, path::Path};
 
 use crate::{
-    report::{DeviceReport, Report, Unit},
-    table,
+    markdown::facts,
+    report::{DeviceReport, Entry, Report, Unit},
+    score,
+    table::{self, number},
 };
 
-/// Prints the devices of both files in pairs, and returns whether their exact results agree.
+/// A file of results, with the name of the device that is compared, if it was given: `FILE=NAME`.
+struct Chosen {
+    file: String,
+    report: Report,
+    device: Option<String>,
+}
+
+impl Chosen {
+    /// # Errors
+    /// Says which file cannot be read, and which devices it has if it lacks the named one.
+    fn read(given: &str) -> Result<Self, String> {
+        let (file, device) = match given.rsplit_once('=') {
+            Some((file, device)) if !Path::new(given).exists() => (file, Some(device.to_owned())),
+            _ => (given, None),
+        };
+        let report = Report::read(Path::new(file))?;
+        if let Some(name) = &device
+            && report.devices.iter().all(|device| device.name != *name)
+        {
+            let names = report.devices.iter().map(|device| &*device.name).collect::<Vec<_>>().join(", ");
+            return Err(format!("{file}: there is no device {name}; there are {names}"));
+        }
+        Ok(Self { file: file.to_owned(), report, device })
+    }
+
+    /// Returns the devices that may be compared.
+    fn devices(&self) -> impl Iterator<Item = &DeviceReport> {
+        self.report
+            .devices
+            .iter()
+            .filter(|device| self.device.as_ref().is_none_or(|name| device.name == *name))
+    }
+
+    /// Returns the device that is compared if none was named: a GPU before others, and CUDA before other interfaces.
+    fn best(&self) -> Option<&DeviceReport> {
+        self.devices().min_by_key(|device| match (&*device.backend, &*device.kind) {
+            ("cuda", _) => 0,
+            ("cpu", _) => 2,
+            (_, "software") => 3,
+            _ => 1,
+        })
+    }
+}
+
+/// Prints the devices of the files beside each other, as text or as Markdown, and returns whether all exact results agree.
 ///
 /// # Errors
 /// Says which file cannot be read.
-pub(crate) fn compare(a: &Path, b: &Path) -> Result<bool, String> {
-    let (left, right) = (Report::read(a)?, Report::read(b)?);
-    for (path, report) in [(a, &left), (b, &right)] {
-        let commit = report.commit.as_deref().unwrap_or("unknown commit");
-        table::print(&format!("{}: teatime {} ({commit}), {}", path.display(), report.teatime, report.date));
+pub(crate) fn compare(files: &[String], markdown: bool) -> Result<bool, String> {
+    let files = files.iter().map(|given| Chosen::read(given)).collect::<Result<Vec<_>, _>>()?;
+    for group in groups(&files) {
+        table::print(&if markdown { markdown_of(&group) } else { text_of(&group) });
     }
-    let pairs = pairs(&left.devices, &right.devices);
-    for (x, y) in &pairs {
-        table::print(&format!("\n{} ({}) and {} ({})", x.description, x.name, y.description, y.name));
-        lines(x, y).iter().for_each(|line| table::print(line));
-    }
-    if pairs.is_empty() {
-        table::print("\nno device of one file goes with one of the other");
-    }
-    let devices = named(a, &left.devices).chain(named(b, &right.devices));
+    let devices = files.iter().flat_map(|chosen| {
+        chosen
+            .report
+            .devices
+            .iter()
+            .map(move |device| (format!("{} in {}", device.name, chosen.file), device))
+    });
     let differences = Report::differences(devices);
     table::print(if differences.is_empty() {
-        "\nexact results agree on all devices of both files"
+        "\nexact results agree on all devices of all files"
     } else {
         "\nRESULTS DIFFER:"
     });
@@ -36,48 +79,92 @@ pub(crate) fn compare(a: &Path, b: &Path) -> Result<bool, String> {
     Ok(differences.is_empty())
 }
 
-fn named<'a>(
-    path: &Path,
-    devices: &'a [DeviceReport],
-) -> impl Iterator<Item = (String, &'a DeviceReport)> + use<'a> {
-    let file = path.display().to_string();
-    devices.iter().map(move |device| (format!("{} in {file}", device.name), device))
-}
+/// Devices that are compared, one of each file.
+type Group<'a> = Vec<(&'a Report, &'a DeviceReport)>;
 
-/// Pairs the n-th device of a backend and interface with the n-th such device of the other file.
-fn pairs<'a>(
-    left: &'a [DeviceReport],
-    right: &'a [DeviceReport],
-) -> Vec<(&'a DeviceReport, &'a DeviceReport)> {
+/// Returns the n-th device of a backend and interface with the n-th such device of the other files. If no file has one for a device of the
+/// first, or devices were named, returns the named or best device of each file.
+fn groups<'a>(files: &'a [Chosen]) -> Vec<Group<'a>> {
     let alike =
         |a: &DeviceReport, b: &DeviceReport| a.backend == b.backend && (a.api == b.api || a.backend == "cpu");
-    let place = |x: &DeviceReport| {
-        left.iter().take_while(|other| other.name != x.name).filter(|o| alike(o, x)).count()
+    let group = |x: &DeviceReport| -> Option<Group<'a>> {
+        let before = |other: &&DeviceReport| other.name != x.name;
+        let place = files[0].devices().take_while(before).filter(|other| alike(other, x)).count();
+        let partner =
+            |chosen: &'a Chosen| Some((&chosen.report, chosen.devices().filter(|y| alike(y, x)).nth(place)?));
+        files.iter().map(partner).collect()
     };
-    let partner = |x| right.iter().filter(move |y| alike(x, y)).nth(place(x));
-    left.iter().filter_map(|x| Some((x, partner(x)?))).collect()
+    let groups: Vec<_> = match files.iter().any(|chosen| chosen.device.is_some()) {
+        true => Vec::new(),
+        false => files[0].devices().filter_map(group).collect(),
+    };
+    if !groups.is_empty() {
+        return groups;
+    }
+    files
+        .iter()
+        .map(|chosen| Some((&chosen.report, chosen.best()?)))
+        .collect::<Option<_>>()
+        .into_iter()
+        .collect()
 }
 
-/// Returns a line for each measurement that both devices have.
-fn lines(x: &DeviceReport, y: &DeviceReport) -> Vec<String> {
-    let both = x.entries.iter().filter_map(|a| Some((a, y.entry(&a.id)?)));
-    both.map(|(a, b)| {
-        // The ratio is the speed of the second device divided by that of the first.
-        let ratio = match a.unit {
-            Unit::Bandwidth | Unit::Flops => b.median / a.median,
-            Unit::Milliseconds => a.median / b.median,
-        };
-        let sizes = match (a.size == b.size, a.unit) {
-            (true, _) => String::new(),
-            (false, Unit::Milliseconds) => {
-                return format!("  {:<44} sizes differ: {} and {}", a.id, a.size, b.size);
-            }
-            (false, _) => format!("  (at {} and {})", a.size, b.size),
-        };
-        let [first, second, ratio] = [a.median, b.median, ratio].map(table::number);
-        format!("  {:<44} {first:>9} {second:>9} {:<7} {ratio:>8} times{sizes}", a.id, a.unit.text())
-    })
-    .collect()
+/// Returns the measurements that all devices of a group have.
+fn rows<'a>(group: &Group<'a>) -> impl Iterator<Item = Vec<&'a Entry>> {
+    let first = group[0].1.entries.iter();
+    first.filter_map(|entry| group.iter().map(|(_, device)| device.entry(&entry.id)).collect())
+}
+
+fn text_of(group: &Group<'_>) -> String {
+    let mut text = String::new();
+    for (number, (report, device)) in (1..).zip(group) {
+        let score = score::score(device)
+            .map_or(String::new(), |score| format!("; score {}: {score:.0}", score::VERSION));
+        let _ = writeln!(text, "\n[{number}] {}: {}{score}", device.description, facts(report, device));
+    }
+    for entries in rows(group) {
+        let first = entries[0];
+        let _ = write!(text, "\n  {:<44} {:>9} {:<7}", first.id, number(first.median), first.unit.text());
+        for other in &entries[1..] {
+            let _ = write!(text, " {:>9} {}", number(other.median), ratio(first, other));
+        }
+    }
+    text
+}
+
+fn markdown_of(group: &Group<'_>) -> String {
+    let mut text = String::new();
+    for (number, (report, device)) in (1..).zip(group) {
+        let _ = writeln!(text, "{number}. {}: {}", device.description, facts(report, device));
+    }
+    let numbers = (1..=group.len()).map(|number| format!(" {number} |")).collect::<String>();
+    let _ = write!(text, "\n| measurement | unit |{numbers}\n|---|---|{}", "---:|".repeat(group.len()));
+    let scores = group.iter().map(|(_, device)| score::score(device).map(|score| format!(" {score:.0} |")));
+    if let Some(scores) = scores.collect::<Option<String>>() {
+        let _ = write!(text, "\n| score {} | |{scores}", score::VERSION);
+    }
+    for entries in rows(group) {
+        let first = entries[0];
+        let _ = write!(text, "\n| {} | {} | {} |", first.id, first.unit.text(), number(first.median));
+        for other in &entries[1..] {
+            let _ = write!(text, " {}, {} |", number(other.median), ratio(first, other));
+        }
+    }
+    text + "\n"
+}
+
+/// Returns how many times as fast the second device is as the first, from the medians, and from the slowest and fastest runs.
+fn ratio(a: &Entry, b: &Entry) -> String {
+    let sizes = match (a.size == b.size, a.unit) {
+        (true, _) => String::new(),
+        (false, Unit::Milliseconds) => return format!("(sizes differ: {} and {})", a.size, b.size),
+        (false, _) => format!(" at {} and {}", a.size, b.size),
+    };
+    let [median, low, high] = match a.unit {
+        Unit::Milliseconds => [a.median / b.median, a.min / b.max, a.max / b.min],
+        _ => [b.median / a.median, b.min / a.max, b.max / a.min],
+    };
+    format!("{} times ({} to {}){sizes}", number(median), number(low), number(high))
 }
 
 #[cfg(test)]
@@ -85,7 +172,6 @@ mod tests {
     use teatime::Device;
 
     use super::*;
-    use crate::report::Entry;
 
     fn device(name: &str, backend: &str, api: &str) -> DeviceReport {
         let mut device = DeviceReport::new(&Device::cpu());
@@ -93,40 +179,60 @@ mod tests {
         device
     }
 
-    fn entry(unit: Unit, size: &str, median: f64) -> Entry {
+    fn chosen(devices: Vec<DeviceReport>, named: Option<&str>) -> Chosen {
+        let mut report = Report::new(1.0);
+        report.devices = devices;
+        Chosen { file: "results.json".into(), report, device: named.map(Into::into) }
+    }
+
+    fn entry(unit: Unit, size: &str, [min, median, max]: [f64; 3]) -> Entry {
         let (id, size) = ("x".into(), size.into());
-        Entry { id, size, unit, median, min: median, max: median, runs: 1, fraction: None }
+        Entry { id, size, unit, median, min, max, runs: 3, fraction: None }
+    }
+
+    fn names(files: &[Chosen]) -> Vec<Vec<&str>> {
+        groups(files).iter().map(|group| group.iter().map(|(_, device)| &*device.name).collect()).collect()
     }
 
     #[test]
-    fn devices_pair_by_interface_and_order() {
-        let left = [
-            device("cpu", "cpu", "x86_64"),
-            device("wgpu:0", "wgpu", "vulkan"),
-            device("wgpu:1", "wgpu", "vulkan"),
-        ];
-        let right = [
-            device("wgpu:0", "wgpu", "gl"),
-            device("wgpu:2", "wgpu", "vulkan"),
-            device("cpu", "cpu", "aarch64"),
-        ];
-        let names: Vec<_> = pairs(&left, &right).iter().map(|(a, b)| (&*a.name, &*b.name)).collect();
-        assert_eq!(names, [("cpu", "cpu"), ("wgpu:0", "wgpu:2")]);
+    fn devices_go_together_by_interface_and_order_or_by_name() {
+        let left = || {
+            vec![
+                device("cpu", "cpu", "x86_64"),
+                device("wgpu:0", "wgpu", "vulkan"),
+                device("wgpu:1", "wgpu", "vulkan"),
+            ]
+        };
+        let right = || {
+            vec![
+                device("wgpu:0", "wgpu", "gl"),
+                device("wgpu:2", "wgpu", "vulkan"),
+                device("cpu", "cpu", "aarch64"),
+            ]
+        };
+        let mut files = vec![chosen(left(), None), chosen(right(), None)];
+        assert_eq!(names(&files), [["cpu", "cpu"], ["wgpu:0", "wgpu:2"]]);
+        files.push(chosen(vec![device("cpu", "cpu", "x86_64")], None));
+        assert_eq!(names(&files), [["cpu", "cpu", "cpu"]]);
+        // A CUDA card beside a Radeon.
+        let mut cards = vec![chosen(vec![device("cpu", "cpu", ""), device("cuda:0", "cuda", "cuda")], None)];
+        cards.push(chosen(vec![device("wgpu:0", "wgpu", "vulkan")], None));
+        assert_eq!(names(&cards), [["cuda:0", "wgpu:0"]]);
+        let named = [chosen(left(), Some("wgpu:1")), chosen(right(), None)];
+        assert_eq!(names(&named), [["wgpu:1", "wgpu:0"]]);
     }
 
     #[test]
-    fn ratios_say_how_many_times_as_fast() {
-        let (mut a, mut b) = (device("cpu", "cpu", ""), device("cpu", "cpu", ""));
+    fn ratios_say_how_many_times_as_fast_and_their_spread() {
         for (unit, sizes, expected) in [
-            (Unit::Bandwidth, ["1", "1"], "2.000 times"),
-            (Unit::Milliseconds, ["1", "1"], "0.500 times"),
-            (Unit::Bandwidth, ["1", "2"], "(at 1 and 2)"),
-            (Unit::Milliseconds, ["1", "2"], "sizes differ: 1 and 2"),
+            (Unit::Bandwidth, ["1", "1"], "2.000 times (1.000 to 4.000)"),
+            (Unit::Milliseconds, ["1", "1"], "0.500 times (0.250 to 1.000)"),
+            (Unit::Rate, ["1", "2"], "2.000 times (1.000 to 4.000) at 1 and 2"),
+            (Unit::Milliseconds, ["1", "2"], "(sizes differ: 1 and 2)"),
         ] {
-            a.entries = vec![entry(unit, sizes[0], 10.0)];
-            b.entries = vec![entry(unit, sizes[1], 20.0)];
-            let lines = lines(&a, &b);
-            assert!(lines[0].contains(expected), "{lines:?}");
+            let (a, b) =
+                (entry(unit, sizes[0], [8.0, 10.0, 16.0]), entry(unit, sizes[1], [16.0, 20.0, 32.0]));
+            assert_eq!(ratio(&a, &b), expected);
         }
     }
 

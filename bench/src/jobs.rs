@@ -1,8 +1,16 @@
-//! Measurements of whole decompositions.
+//! Measurements of whole jobs: decompositions, passes, pairs, filters, streams.
+
+use std::sync::Arc;
 
 use teatime::{
-    Device, Error, Run, Tensor,
-    linalg::{Stop, SvdOptions, truncated_svd},
+    Budget, Device, Error, Run, Status, Tensor,
+    distance::{Metric, Options, Partial},
+    filter::{GaussianOptions, gaussian},
+    linalg::{LinearMap, Matrix, Pass, Stop, SvdOptions, truncated_svd},
+    packed::{Gram, GramOptions, PackedMatrix, RowScale, packed_uniform, row_words},
+    store::MemoryArray,
+    stream::StoredMatrix,
+    to_usize,
 };
 use teatime_genotype::{PcaOptions, pca};
 
@@ -10,6 +18,7 @@ use crate::{
     data,
     measure::{Job, Session, Size},
     report::Unit,
+    score::{CITY_BLOCK, GAUSSIAN, PAIRS, PASS, STREAM},
 };
 
 /// The number of components that are computed.
@@ -19,8 +28,10 @@ fn size([rows, cols]: &[u64; 2]) -> Size {
     Size { text: format!("{rows}x{cols}"), work: (rows * cols) as f64, memory: 8 * rows * cols }
 }
 
-/// Measures the truncated SVD of a matrix on the device in five passes, and the PCA of simulated genotypes in host memory.
+/// Measures the jobs of the [score](crate::score), the truncated SVD of a matrix on the device in five passes, and the PCA of simulated genotypes
+/// in host memory.
 pub(crate) fn jobs(session: &mut Session<'_>) {
+    rates(session);
     let sizes = [[1024, 500], [4096, 1000], [16_384, 1000], [65_536, 1000], [165_000, 1000]];
     session.largest("truncated_svd, 10 components", Unit::Milliseconds, &sizes, size, svd_job);
     let sizes = [[1024, 256], [4096, 1000], [16_384, 1000], [65_536, 1000], [165_000, 1000]];
@@ -42,3 +53,75 @@ fn svd_job(device: &Device, &[rows, cols]: &[u64; 2]) -> Result<Job, Error> {
     let options = SvdOptions::default().stop(Stop::PowerIterations(2));
     Ok(Box::new(move || truncated_svd(&a, COMPONENTS, &options, &Run::default()).map(drop)))
 }
+
+/// Measures the jobs of the score, in what they count.
+fn rates(session: &mut Session<'_>) {
+    let counted = |work: u64, memory: u64, text: String| Size { text, work: work as f64, memory };
+    let sizes = [[4096, 2000], [65_536, 2000], [262_144, 2000], [262_144, 20_000]];
+    let size = |&[rows, columns]: &[u64; 2]| {
+        counted(rows * columns, rows * (4 * row_words(columns) + 64), format!("{rows}x{columns}"))
+    };
+    session.largest(PASS, Unit::Rate, &sizes, size, |device, &[rows, columns]| {
+        let matrix = PackedMatrix::random(device, rows, columns, 0, &Run::default())?;
+        let x = data::uniform(1, columns * PASSED).into_iter().map(f64::from).collect();
+        let x = Matrix::from_vec(x, to_usize(columns), to_usize(PASSED))?;
+        Ok(Box::new(move || {
+            let run = Run::default();
+            matrix.apply_normal(&x, &Pass::new(&run, Status::new(0, 1, 0))).map(drop)
+        }))
+    });
+    let sizes = [[512, 4096], [2000, 16_384], [2000, 65_536], [10_000, 65_536]];
+    let size = |&[columns, rows]: &[u64; 2]| {
+        let memory = 8 * row_words(columns) * rows + 8 * columns * columns + 64 * rows;
+        counted(columns * columns / 2 * rows, memory, format!("{rows}x{columns}"))
+    };
+    session.largest(PAIRS, Unit::Rate, &sizes, size, |device, &[columns, rows]| {
+        let options = GramOptions::default().centred(false).unit_factors(true);
+        // The number of rows that all runs together may add.
+        let mut gram = Gram::new(device, columns, 10_000_000_000, options)?;
+        let packed = packed_uniform(device, 0, 0, rows, columns)?;
+        let scales = vec![RowScale { mean: 1.0, factor: 1.0, known: columns }; to_usize(rows)];
+        Ok(Box::new(move || gram.add(&packed, 0, 0, &scales)))
+    });
+    let sizes = [[512, 256], [2000, 1000], [8000, 1000], [20_000, 2000]];
+    let size = |&[observations, features]: &[u64; 2]| {
+        let pairs = observations * observations;
+        counted(
+            pairs / 2 * features,
+            8 * pairs + 4 * observations * features,
+            format!("{observations}x{features}"),
+        )
+    };
+    session.largest(CITY_BLOCK, Unit::Rate, &sizes, size, |device, &[observations, features]| {
+        let mut sums = Partial::new(device, observations, None, Metric::CityBlock, &Options::default())?;
+        let x = data::matrix(device, 1, [observations, features])?;
+        Ok(Box::new(move || sums.add(&x, None)))
+    });
+    let sizes = [[16, 256], [64, 512], [50, 1104], [200, 1104]];
+    let size = |&[planes, side]: &[u64; 2]| {
+        let voxels = planes * side * side;
+        counted(voxels, 16 * voxels, format!("{planes}x{side}x{side}"))
+    };
+    session.largest(GAUSSIAN, Unit::Rate, &sizes, size, |device, &[planes, side]| {
+        let x = Tensor::from_slice(device, &data::uniform(1, planes * side * side), &[planes, side, side])?;
+        Ok(Box::new(move || gaussian::<f32, f32>(&x, 3.0, &GaussianOptions::default()).map(drop)))
+    });
+    let sizes = [[4096, 1000], [32_768, 2000], [131_072, 2000]];
+    let size = |&[rows, columns]: &[u64; 2]| counted(rows * columns, 64 << 20, format!("{rows}x{columns}"));
+    session.largest(STREAM, Unit::Rate, &sizes, size, |device, &[rows, columns]| {
+        let values = data::uniform(1, rows * columns);
+        let array = MemoryArray::new("chunks in memory", &values, &[rows, columns], &[1024, columns / 2])?;
+        let matrix = StoredMatrix::new(vec![Arc::new(array)], device)?;
+        let x = data::uniform(2, columns * PASSED).into_iter().map(f64::from).collect();
+        let x = Matrix::from_vec(x, to_usize(columns), to_usize(PASSED))?;
+        Ok(Box::new(move || {
+            let run = Run::default().memory(Budget::default().device(BLOCKS));
+            matrix.apply_normal(&x, &Pass::new(&run, Status::new(0, 1, 0))).map(drop)
+        }))
+    });
+}
+
+/// The number of columns that are multiplied in a pass.
+const PASSED: u64 = 20;
+/// The bytes of device memory for a streamed matrix, so that no device holds it.
+const BLOCKS: u64 = 1 << 30;

@@ -7,14 +7,16 @@ mod data;
 mod exact;
 mod flight;
 mod jobs;
+mod markdown;
 mod measure;
 mod products;
 mod report;
+mod score;
 mod startup;
 mod system;
 mod table;
 
-use std::{io::Write, process::ExitCode};
+use std::{collections::BTreeSet, io::Write, process::ExitCode};
 
 use clap::Parser;
 use teatime::{Backend, Device, DeviceKind, DeviceOptions};
@@ -39,8 +41,8 @@ fn main() -> ExitCode {
 
 /// Runs the program, and returns true if everything was measured and all results agree.
 fn run(args: &Args) -> Result<bool, String> {
-    if let Some([a, b]) = args.compare.as_deref() {
-        return compare::compare(a, b);
+    if let Some(files) = &args.compare {
+        return compare::compare(files, args.markdown);
     }
     let times = match (&args.startup, args.startup_context) {
         (Some(name), _) => Some(startup::open(name, args.rows)?),
@@ -56,6 +58,29 @@ fn run(args: &Args) -> Result<bool, String> {
         return Ok(true);
     }
     let report = measure_all(args)?;
+    let measured = |device: &DeviceReport| device.names.iter().any(|name| name.contains(&args.only));
+    if !report.devices.is_empty() && !report.devices.iter().any(measured) {
+        let names: BTreeSet<_> =
+            report.devices.iter().flat_map(|device| &device.names).map(|name| &**name).collect();
+        let names = names.into_iter().collect::<Vec<_>>().join("\n  ");
+        return Err(format!(
+            "--only {}: no measurement has this in its name. There are:\n  {names}",
+            args.only
+        ));
+    }
+    for device in &report.devices {
+        if let Some(score) = score::score(device) {
+            table::print(&format!(
+                "\n{}: score {}: {score:.0}; two cores of an Intel Xeon have 100",
+                device.name,
+                score::VERSION
+            ));
+        }
+        score::headline(device).iter().for_each(|line| table::print(line));
+    }
+    if args.markdown {
+        table::print(&format!("\n{}", markdown::tables(&report)));
+    }
     let named = report.devices.iter().map(|device| (device.name.clone(), device));
     let differences = Report::differences(named);
     for line in &differences {
@@ -91,7 +116,7 @@ fn names() -> Vec<String> {
 }
 
 fn session<'a>(args: &'a Args, device: &'a Device, report: &'a mut DeviceReport) -> Session<'a> {
-    Session::new(device, report, &args.only, args.seconds)
+    Session::new(device, report, &args.only, args.time())
 }
 
 /// Measures everything on a device with default options.
@@ -112,7 +137,7 @@ fn variants() -> [(&'static str, DeviceOptions); 2] {
 
 /// Measures the requested devices, one after the other.
 fn measure_all(args: &Args) -> Result<Report, String> {
-    let mut report = Report::new(args.seconds);
+    let mut report = Report::new(args.time());
     let mut names = args.device.clone();
     if names.is_empty() {
         let listed = Device::all();
@@ -132,7 +157,7 @@ fn measure_all(args: &Args) -> Result<Report, String> {
         ));
         if let Some(piece) = args.flight {
             let session = session(args, &device, &mut measured);
-            flight::fly(piece, &mut session.sharing(args.seconds, flight::entries(piece)));
+            flight::fly(piece, &mut session.sharing(args.time(), flight::entries(piece)));
             report.devices.push(measured);
             continue;
         }

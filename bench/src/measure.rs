@@ -5,7 +5,7 @@ use std::{fmt::Display, time::Instant};
 use teatime::{Device, Error};
 
 use crate::{
-    report::{DeviceReport, Entry, Fraction, Note, OWN, Unit},
+    report::{COPY_PEAK, DeviceReport, Entry, Fraction, Note, OWN, Unit},
     table,
 };
 
@@ -19,7 +19,7 @@ const LEAST_SECONDS: f64 = 2e-3;
 /// The maximum number of repetitions within a run, since devices may hold the results of all repetitions until it ends.
 const REPEATS: u32 = 8;
 /// The number of measurements among which a device's time is divided.
-const ENTRIES: f64 = 30.0;
+const ENTRIES: f64 = 35.0;
 
 /// The measurements of one device.
 pub(crate) struct Session<'a> {
@@ -77,7 +77,8 @@ impl<'a> Session<'a> {
     }
 
     /// Returns true if the measurement was requested.
-    pub(crate) fn wants(&self, id: &str) -> bool {
+    pub(crate) fn wants(&mut self, id: &str) -> bool {
+        self.report.names.insert(id.to_owned());
         id.contains(self.only)
     }
 
@@ -237,7 +238,7 @@ impl<'a> Session<'a> {
     /// Compares kernels with the copy, and our own products with the vendor library's.
     fn fraction(&self, entry: &Entry) -> Option<Fraction> {
         let peer = match entry.unit {
-            Unit::Bandwidth if entry.id.starts_with("kernel ") => COPY.to_owned(),
+            Unit::Bandwidth if entry.id.starts_with("kernel ") => COPY_PEAK.to_owned(),
             Unit::Flops => entry.id.strip_suffix(OWN)?.to_owned(),
             _ => return None,
         };
@@ -290,9 +291,6 @@ pub(crate) fn memory(device: &Device) -> u64 {
     device.info().memory.unwrap_or(2 << 30)
 }
 
-/// The measurement that kernels are compared with: the bytes per second read and written by a copy.
-pub(crate) const COPY: &str = "copy on the device";
-
 #[cfg(test)]
 mod tests {
     use std::{thread::sleep, time::Duration};
@@ -343,12 +341,12 @@ mod tests {
         let device = Device::cpu();
         let mut report = DeviceReport::new(&device);
         let mut session = Session::new(&device, &mut report, "", 1.0);
-        session.record(COPY, "", Unit::Bandwidth, 4e9, &[1.0]);
+        session.record(COPY_PEAK, "", Unit::Bandwidth, 4e9, &[1.0]);
         session.record("kernel x", "", Unit::Bandwidth, 3e9, &[1.0, 2.0, 4.0]);
         session.record("product", "", Unit::Flops, 2e9, &[1.0]);
         session.record("product, own kernel", "", Unit::Flops, 1e9, &[1.0]);
         let fractions: Vec<_> =
             report.entries.iter().map(|e| e.fraction.as_ref().map(|f| (f.value, &*f.of))).collect();
-        assert_eq!(fractions, [None, Some((0.375, COPY)), None, Some((0.5, "product"))]);
+        assert_eq!(fractions, [None, Some((0.375, COPY_PEAK)), None, Some((0.5, "product"))]);
     }
 }

@@ -1,9 +1,14 @@
 //! The results in files.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+};
 
 use serde::{Deserialize, Serialize};
-use teatime::{Device, ListedDevice};
+use teatime::{Backend, Device, DeviceInfo, ListedDevice};
 
 use crate::{
     system::{System, date},
@@ -12,6 +17,9 @@ use crate::{
 
 /// The suffix of the name of a product by our own kernel, if the vendor's library is the default.
 pub(crate) const OWN: &str = ", own kernel";
+
+/// The measurement that bandwidths are compared with: the bytes per second read and written by a copy.
+pub(crate) const COPY_PEAK: &str = "copy on the device";
 
 /// The version of the file's format.
 const SCHEMA: u32 = 1;
@@ -47,6 +55,12 @@ pub(crate) struct DeviceReport {
     pub(crate) identity: String,
     pub(crate) driver: String,
     pub(crate) memory: Option<u64>,
+    /// The limit of the card's power in watts, if `nvidia-smi` reports it.
+    #[serde(default)]
+    pub(crate) power_limit: Option<f64>,
+    /// The names that were asked for by [`Session::wants`](crate::measure::Session::wants).
+    #[serde(skip)]
+    pub(crate) names: BTreeSet<String>,
     pub(crate) entries: Vec<Entry>,
     pub(crate) skipped: Vec<Note>,
     pub(crate) failed: Vec<Note>,
@@ -83,6 +97,9 @@ pub(crate) enum Unit {
     Bandwidth,
     #[serde(rename = "GFLOP/s")]
     Flops,
+    /// 10^9 of what the measurement's name counts.
+    #[serde(rename = "G/s")]
+    Rate,
     #[serde(rename = "ms")]
     Milliseconds,
 }
@@ -111,6 +128,7 @@ impl Unit {
         match self {
             Self::Bandwidth => "GB/s",
             Self::Flops => "GFLOP/s",
+            Self::Rate => "G/s",
             Self::Milliseconds => "ms",
         }
     }
@@ -118,7 +136,7 @@ impl Unit {
     /// Returns the quantity in this unit, for `work` (bytes or operations) done in `seconds`.
     pub(crate) fn quantity(self, work: f64, seconds: f64) -> f64 {
         match self {
-            Self::Bandwidth | Self::Flops => work / seconds / 1e9,
+            Self::Bandwidth | Self::Flops | Self::Rate => work / seconds / 1e9,
             Self::Milliseconds => seconds * 1e3,
         }
     }
@@ -221,6 +239,8 @@ impl DeviceReport {
             identity: info.identity.clone(),
             driver: info.driver.clone(),
             memory: info.memory,
+            power_limit: power_limit(info),
+            names: BTreeSet::new(),
             entries: Vec::new(),
             skipped: Vec::new(),
             failed: Vec::new(),
@@ -233,6 +253,16 @@ impl DeviceReport {
     pub(crate) fn entry(&self, id: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.id == id)
     }
+}
+
+/// Asks `nvidia-smi` for the limit of a CUDA card's power.
+fn power_limit(info: &DeviceInfo) -> Option<f64> {
+    if info.backend != Backend::Cuda {
+        return None;
+    }
+    let query = ["--query-gpu=power.limit", "--format=csv,noheader,nounits", "--id", &info.identity];
+    let output = Command::new("nvidia-smi").args(query).output().ok()?;
+    std::str::from_utf8(&output.stdout).ok()?.trim().parse().ok()
 }
 
 /// Returns the devices of a list that cannot be used, and why.

@@ -28,7 +28,7 @@ fn path(file: &NamedTempFile) -> &str {
 #[test]
 fn measures_writes_and_compares() {
     let file = scratch();
-    let output = bench(&["--device", "cpu", "--seconds", "0.1", "--json", path(&file)]);
+    let output = bench(&["--device", "cpu", "--seconds", "0.1", "--markdown", "--json", path(&file)]);
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
     let report = fs::read_to_string(&file).expect("the file should be there");
     let report: Value = serde_json::from_str(&report).expect("the file should be JSON");
@@ -45,11 +45,20 @@ fn measures_writes_and_compares() {
         assert_eq!(kernel, entry["fraction"].is_object(), "{entry}");
         assert!(text(&output.stdout).contains(entry["id"].as_str().unwrap_or_default()));
     }
-    assert!(entries.len() >= 16, "{}", text(&output.stdout));
+    assert!(entries.len() >= 21, "{}", text(&output.stdout));
+    // Five jobs make the score, and a table to paste has a line for each measurement.
+    let printed = text(&output.stdout);
+    assert!(printed.contains("score 1: ") && printed.contains("extrapolated"), "{printed}");
+    let pasted = printed.lines().filter(|line| line.starts_with("| ")).count();
+    assert!(pasted > entries.len(), "{printed}");
 
     let same = bench(&["--compare", path(&file), path(&file)]);
     assert!(same.status.success(), "{}", text(&same.stderr));
-    assert!(text(&same.stdout).contains("1.000 times") && text(&same.stdout).contains("agree"));
+    assert!(text(&same.stdout).contains("1.000 times (") && text(&same.stdout).contains("agree"));
+    let named = format!("{}=cpu", path(&file));
+    let three = bench(&["--compare", path(&file), path(&file), &named, "--markdown"]);
+    assert!(three.status.success(), "{}", text(&three.stderr));
+    assert!(text(&three.stdout).contains("| score 1 | | "), "{}", text(&three.stdout));
 
     let other = scratch();
     let mut changed = report;
@@ -64,12 +73,16 @@ fn measures_writes_and_compares() {
 fn says_what_is_wrong() {
     let file = scratch();
     fs::write(&file, "{\"schema\": 1}").expect("the folder should be writable");
-    let cases: [(&[&str], i32, &str); 5] = [
+    let unknown = "there-is-no-such-file.json=cpu";
+    let cases: [(&[&str], i32, &str); 8] = [
         (&["--device", "gpu"], 1, "cpu"),
         (&["--seconds=-1"], 2, "--seconds"),
         (&["--compare", "only-one.json"], 2, "--compare"),
         (&["--compare", "not-there.json", "not-there.json"], 1, "not-there.json"),
         (&["--compare", path(&file), path(&file)], 1, "missing field"),
+        (&["--compare", unknown, unknown], 1, "there-is-no-such-file.json"),
+        (&["--device", "cpu", "--seconds", "0", "--only", "no such thing"], 1, "kernel recode"),
+        (&["--compare", "a", "b", "--seconds", "1"], 2, "--seconds"),
     ];
     for (args, code, says) in cases {
         let output = bench(args);

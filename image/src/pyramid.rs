@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use teatime::{
-    ChunkedArray, Device, Error, Result, Run, Status, StoredType,
-    store::ArrayWriter,
+    ChunkedArray, Device, Error, Needs, Result, Run, Status, StoredType,
+    store::{ArraySpec, ArrayWriter},
     stream::{Along, AsStored, Blocks, Plan, Selection},
 };
 
@@ -13,6 +13,40 @@ use crate::mean::{Mean, means};
 
 /// The number of buffers for writing a tile: its pixels, the pixels padded to a whole tile, and the encoded bytes.
 const BUFFERS: u64 = 3;
+
+/// The plan of a reduction, the boxes of which are computed to tiles.
+struct Reduction {
+    plan: Plan,
+    along: Vec<Along>,
+    /// The bytes for writing a tile.
+    each: u64,
+}
+
+impl Reduction {
+    fn new(from: Arc<dyn ChunkedArray>, to: &ArraySpec, factors: &[u64]) -> Result<Self> {
+        let (tile, dtype) = (to.shard_shape.as_ref().unwrap_or(&to.chunk_shape), from.dtype());
+        let along =
+            tile.iter().zip(factors).map(|(extent, factor)| Along::each(extent.saturating_mul(*factor)));
+        let along: Vec<Along> = along.collect();
+        let rows = Arc::new(Selection::all(from.shape()[0]));
+        let plan = Plan::new(vec![from], rows, None, Arc::new(AsStored(dtype)), &along)?;
+        let written = BUFFERS * dtype.size() as u64;
+        let each = tile.iter().fold(written, |bytes, &extent| bytes.saturating_mul(extent));
+        Ok(Self { plan, along, each })
+    }
+
+    /// Returns the memory for one tile at a time. Two boxes are staged at a time.
+    fn needs(&self) -> Needs {
+        Needs::host(self.plan.largest_need())
+            + Needs::host(self.plan.block_bytes()) * 2
+            + Needs::host(self.each)
+    }
+}
+
+/// Returns the memory that [`reduce`] needs at least.
+pub(crate) fn needs(from: Arc<dyn ChunkedArray>, to: &ArraySpec, factors: &[u64]) -> Result<Needs> {
+    Ok(Reduction::new(from, to, factors)?.needs())
+}
 
 /// Writes the missing tiles of `to`, from means of `from` by `factors`. Reports progress from `status` on, in rows of `total`.
 ///
@@ -48,20 +82,11 @@ fn reduce_as<T: Mean>(
     run: &Run,
     mut status: Status,
 ) -> Result<()> {
-    let spec = to.spec();
-    let tile = spec.shard_shape.as_ref().unwrap_or(&spec.chunk_shape);
-    let along = tile.iter().zip(factors).map(|(extent, factor)| Along::each(extent.saturating_mul(*factor)));
-    let along: Vec<Along> = along.collect();
-    let rows = Arc::new(Selection::all(from.shape()[0]));
-    let plan = Plan::new(vec![from], rows, None, Arc::new(AsStored(T::STORED)), &along)?;
-
+    let reduction = Reduction::new(from, to.spec(), factors)?;
+    let spare = run.memory.fit(device, reduction.needs())?.left(device).host;
+    let Reduction { plan, along, each } = reduction;
     let pool = device.pool()?;
     let threads = pool.current_num_threads() as u64;
-    let each =
-        tile.iter().fold(BUFFERS * size_of::<T>() as u64, |bytes, &extent| bytes.saturating_mul(extent));
-    // Two boxes are staged at a time.
-    let least = plan.largest_need().saturating_add(plan.block_bytes().saturating_mul(2));
-    let spare = run.memory.fit_host(least.saturating_add(each))?.left(device).host;
     let ahead = plan.ahead(threads).min(spare / 2);
     let at_once = (1 + (spare - ahead) / each.max(1)).min(threads);
 

@@ -3,12 +3,12 @@
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
 use teatime::{
-    Device, Error, MissingChunk, Result, Run, Status,
+    Device, Error, MissingChunk, Needs, Result, Run, Status,
     store::{ArrayWriter, Folder, Node, Storage, WritableStorage, ZarrArray, is_free, join, write_group},
 };
 
 use crate::{
-    pyramid::reduce,
+    pyramid::{self, reduce},
     spec::{ImageSpec, LevelSpec},
 };
 
@@ -112,12 +112,27 @@ impl MultiscaleWriter {
         self.levels.iter().map(|level| &*level.array.shape)
     }
 
-    /// Returns the writer of level 0, which the caller may finish or drop when its tiles are written. Each call checks which tiles exist.
+    /// Returns the writer of level 0, which the caller may finish or drop when its tiles are written. Each call checks which tiles exist. Plans of
+    /// its boxes leave room for the memory that [`finish`](Self::finish) needs at least.
     ///
     /// # Errors
     /// The errors of [`ArrayWriter::resume`].
     pub fn base(&self) -> Result<ArrayWriter> {
-        self.array(0)
+        let mut after = Needs::default();
+        for level in 1..self.levels.len() {
+            // The level before has to be there, to be planned with.
+            self.array(level - 1)?;
+            let LevelSpec { array, factors, .. } = &self.levels[level];
+            after = after.max(pyramid::needs(self.before(level)?, array, factors)?);
+        }
+        Ok(self.array(0)?.followed_by(after))
+    }
+
+    /// Opens the level before another.
+    fn before(&self, level: usize) -> Result<Arc<ZarrArray>> {
+        let storage: Arc<dyn Storage> = self.storage.clone();
+        let before = join(&self.path, &self.levels[level - 1].level.path);
+        Ok(Arc::new(ZarrArray::open_in(&storage, &before, MissingChunk::Error)?))
     }
 
     /// Writes the smaller levels and then the metadata of the image, and waits for both. Level 0 has to have all its tiles.
@@ -137,13 +152,11 @@ impl MultiscaleWriter {
     /// chunk. Each tile takes host memory for three times the decoded chunks that it is computed from (4, or 8 if stacks are halved), and for up
     /// to three tiles. Several tiles are computed at once if `run` has memory for them.
     pub fn finish(self, device: &Device, run: &Run) -> Result<()> {
-        self.base()?.finish()?;
+        self.array(0)?.finish()?;
         let passes = u32::try_from(self.levels.len() - 1).unwrap_or(u32::MAX);
         for level in 1..self.levels.len() {
             run.cancel.check()?;
-            let storage: Arc<dyn Storage> = self.storage.clone();
-            let before = join(&self.path, &self.levels[level - 1].level.path);
-            let from = Arc::new(ZarrArray::open_in(&storage, &before, MissingChunk::Error)?);
+            let from = self.before(level)?;
             let (to, factors) = (self.array(level)?, &self.levels[level].factors);
             let rows = to.spec().shape[to.spec().shape.len() - 2];
             let pass = u32::try_from(level - 1).unwrap_or(u32::MAX);

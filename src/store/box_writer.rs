@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Error, Result, StoredType, extent::to_usize};
+use crate::{Error, Needs, Result, StoredType, extent::to_usize};
 
 /// An array that is written box by box, from one thread or several: the writer of [Zarr](super), [`NpyWriter`](super::NpyWriter), or an
 /// implementation of your own.
@@ -74,6 +74,11 @@ pub trait BoxWriter: Sync {
     /// [`Error::Argument`] for ranges that do not consist of whole tiles within the array, and for a wrong number of bytes;
     /// [`Error::Io`].
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()>;
+
+    /// Returns the memory that is needed after the last box, for which a plan of the boxes leaves room; none by default.
+    fn after(&self) -> Needs {
+        Needs::default()
+    }
 
     /// Marks the array as complete.
     ///

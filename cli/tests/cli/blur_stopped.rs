@@ -40,7 +40,7 @@ fn killed() {
     let scratch = Scratch::new();
     image(&scratch.join("in.zarr"));
     // With the least memory, boxes have one chunk.
-    let least = scratch.least("blur in.zarr none.zarr --sigma 0.5 --memory 1K");
+    let least = scratch.least("blur in.zarr none.zarr --sigma 0.5 --pyramid --memory 1K");
     let words = "--sigma 0.5 --resume --pyramid";
     let killed = || {
         fs::remove_dir_all(scratch.join("out.zarr")).ok();

@@ -131,6 +131,9 @@ fn the_least_that_is_named_is_enough() {
         "svd x.npy --out NEW --method randomized --left --resume",
         "blur x.npy NEW.npy --sigma 3",
         "blur x.npy NEW.zarr --sigma 3",
+        "blur @ome_0.4.zarr NEW.zarr --sigma 0.1 --pyramid",
+        "denoise x.npy NEW.npy --iterations 9",
+        "denoise x.npy NEW.zarr --weight 20",
     ] {
         let within = |memory: u64| {
             let words = command.replace("NEW", &format!("results/{memory}"));

@@ -58,8 +58,8 @@ const BYTES_PER_HALO: u64 = 32 << 20;
 ///
 /// # Errors
 /// The errors of [`denoise_tv`](super::denoise_tv), with [`Error::Chunk`] for elements that are infinite, NaN or above 10^18 times the
-/// weight, and for integers above 2^53 - 1; the errors of [`Sweep::map`], of which [`Error::Budget`] may come after the energies are
-/// measured, since they decide how large a halo is; [`Error::Limit`] if a tile with its halo does not fit a binding of the device;
+/// weight, and for integers above 2^53 - 1; the errors of [`Sweep::map`]; with an `eps`, [`Error::Budget`] names memory that is enough for any
+/// number of iterations, and may come after the energies are measured, since these decide how large a halo is; [`Error::Limit`] if a tile with its halo does not fit a binding of the device;
 /// [`Error::Argument`] for more than 2^20 images; errors of `begin`.
 ///
 /// # Cost
@@ -172,9 +172,39 @@ impl Images {
                 swept => return Ok(DenoisedTv { iterations, swept: swept? }),
             }
         }
-        let updates = if rule.measures() { self.updates(sweep, rule)? } else { vec![rule.most; self.count] };
-        let swept = sweep.map_untyped(&self.boxes(Until::Updates(&updates)), writer)?;
+        let short =
+            |error| if rule.measures() { self.enough(error, sweep, rule, device, writer) } else { error };
+        let updates = if rule.measures() {
+            self.updates(sweep, rule).map_err(short)?
+        } else {
+            vec![rule.most; self.count]
+        };
+        let swept = sweep.map_untyped(&self.boxes(Until::Updates(&updates)), writer).map_err(short)?;
         Ok(DenoisedTv { iterations: updates.into_iter().map(|updates| updates + 1).collect(), swept })
+    }
+
+    /// Puts memory that is enough into the error of a pass that has too little: that of a whole image, or of the longest iteration.
+    fn enough(
+        &self,
+        mut error: Error,
+        sweep: &Sweep<'_>,
+        rule: &Rule,
+        device: &Device,
+        writer: &impl BoxWriter,
+    ) -> Error {
+        if let Error::Budget { memory, minimum, .. } = &mut error {
+            let (none, most) = (Mutex::default(), vec![rule.most; self.count]);
+            let sums = Mutex::default();
+            let nowhere = Nowhere { shape: &self.shape };
+            let whole = self.boxes(Until::Rule(rule, &none));
+            let whole = self.image_fits(device).then(|| sweep.least(&whole, writer, *memory)).flatten();
+            let measured = sweep.least(&self.boxes(Until::Energies(rule.most, &sums)), &nowhere, *memory);
+            let written = sweep.least(&self.boxes(Until::Updates(&most)), writer, *memory);
+            let longest = measured.zip(written).map(|(measured, written)| measured.max(written));
+            let enough = [whole, longest].into_iter().flatten().min().unwrap_or(0);
+            *minimum = enough.max(*minimum);
+        }
+        error
     }
 
     /// True if the fields of a whole image fit a binding of the device.

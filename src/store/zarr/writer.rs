@@ -20,7 +20,7 @@ use super::{
     spec::{ArraySpec, Attributes, ZarrFormat},
 };
 use crate::{
-    Error, Result, StoredType,
+    Error, Needs, Result, StoredType,
     extent::{index_at, to_usize},
     store::{
         BoxWriter, Storable, Value as Stored, WritableStorage,
@@ -78,6 +78,7 @@ pub struct ArrayWriter {
     hash: Option<String>,
     /// The state of each tile, in C order.
     done: Vec<AtomicU8>,
+    after: Needs,
 }
 
 impl ArrayWriter {
@@ -162,7 +163,14 @@ impl ArrayWriter {
             hash.update(concat!("teatime ", env!("CARGO_PKG_VERSION")));
             hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
         });
-        Ok(Self { storage, path: path.to_owned(), spec, metadata, hash, done })
+        let after = Needs::default();
+        Ok(Self { storage, path: path.to_owned(), spec, metadata, hash, done, after })
+    }
+
+    /// Has plans of this array's boxes leave room for the memory of what comes after them.
+    #[must_use]
+    pub fn followed_by(self, after: Needs) -> Self {
+        Self { after, ..self }
     }
 
     /// Returns the indices of all tiles, in C order.
@@ -381,6 +389,10 @@ impl BoxWriter for ArrayWriter {
 
     fn shape(&self) -> &[u64] {
         &self.spec.shape
+    }
+
+    fn after(&self) -> Needs {
+        self.after
     }
 
     /// Returns the shape of a chunk, or of a shard if there are shards.

@@ -11,7 +11,7 @@ use super::{
     writing::write_all,
 };
 use crate::{
-    Budget, Element, Error, Result, Status,
+    Budget, Element, Error, MemoryKind, Result, Status,
     extent::to_usize,
     store::BoxWriter,
     stream::{Block, Plan},
@@ -110,6 +110,23 @@ impl Sweep<'_> {
         mapping.map_err(|error| (error, left()))
     }
 
+    /// Returns the least memory of a kind, of which the run has too little, for a sweep.
+    pub(crate) fn least(
+        &self,
+        operation: &dyn UntypedOperation,
+        writer: &impl BoxWriter,
+        kind: MemoryKind,
+    ) -> Option<u64> {
+        let memory = match kind {
+            MemoryKind::Host => self.run.memory.host(0),
+            MemoryKind::Device => self.run.memory.device(0),
+        };
+        match self.box_plan(operation, writer, &self.within, &memory) {
+            Err(Error::Budget { memory, minimum, .. }) if memory == kind => Some(minimum),
+            _ => None,
+        }
+    }
+
     fn box_plan<W: BoxWriter>(
         &self,
         operation: &dyn UntypedOperation,
@@ -130,6 +147,7 @@ impl Sweep<'_> {
             widest: operation.widest(),
             on_device: 1,
             needs: &|shape| operation.needs(shape, self.device),
+            after: writer.after(),
         };
         boxes.plan(self.device, memory, &self.run.cancel)
     }

@@ -24,7 +24,7 @@ use self::{
 };
 use super::{Block, Blocks, Convert, Edge, StreamStats, boxes::AXES, convert::to_elements};
 use crate::{
-    Budget, ChunkedArray, DType, Device, Element, Error, Result, Run, SharedArray, Status, StoredType,
+    Budget, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, Status, StoredType,
     store::BoxWriter, timeline::Stage,
 };
 
@@ -222,6 +222,7 @@ impl<'a> Sweep<'a> {
             // One box is uploaded while another is added.
             on_device: 2,
             needs: &needs,
+            after: Needs::default(),
         }
         .plan(self.device, &retry.memory, &self.run.cancel)?;
         retry.taken = planned.on_device;

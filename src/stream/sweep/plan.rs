@@ -37,6 +37,8 @@ pub(super) struct Boxes<'a> {
     pub(super) on_device: u64,
     /// The memory that the work on a box of a given shape takes in addition to the box and its output.
     pub(super) needs: &'a dyn Fn(&[u64]) -> Needs,
+    /// The memory of what comes after the last box.
+    pub(super) after: Needs,
 }
 
 /// The plan of a sweep over an array.
@@ -139,6 +141,7 @@ impl Boxes<'_> {
         let beside = (self.needs)(&plan.box_shape());
         let needs =
             staged + encoded + Needs::host(plan.largest_need()) + read * self.on_device + core + beside;
+        memory.fit(device, needs.on(device).max(self.after.on(device)))?;
         let left = memory.fit(device, needs)?.left(device).host;
         Ok(Candidate { plan, left, on_device: needs.on(device).device })
     }

@@ -1,0 +1,111 @@
+//! Results as a Markdown table, to paste.
+
+use crate::{
+    report::{COPY_PEAK, DeviceReport, Entry, Note, Report, Unit},
+    score,
+    table::number,
+};
+
+/// Returns a table for each device, with what it was measured on.
+pub(crate) fn tables(report: &Report) -> String {
+    report.devices.iter().map(|device| table(report, device)).collect::<Vec<_>>().join("\n")
+}
+
+fn table(report: &Report, device: &DeviceReport) -> String {
+    let mut lines = vec![
+        format!("### {}", device.description),
+        String::new(),
+        facts(report, device),
+        String::new(),
+        "| measurement | size | median | unit | from, to | runs | of the peak |".to_owned(),
+        "|---|---|---:|---|---|---:|---:|".to_owned(),
+    ];
+    lines.extend(device.entries.iter().map(|entry| {
+        let Entry { id, size, unit, median, min, max, runs, .. } = entry;
+        let peak =
+            peak(device, *unit).map_or(String::new(), |peak| format!("{:.0} %", 100.0 * median / peak));
+        let [median, min, max] = [median, min, max].map(|value| number(*value));
+        format!("| {id} | {size} | {median} | {} | {min}, {max} | {runs} | {peak} |", unit.text())
+    }));
+    let left = [("failed", &device.failed), ("skipped", &device.skipped)];
+    lines.extend(left.iter().flat_map(|(how, notes)| {
+        notes
+            .iter()
+            .map(move |Note { name, why }| format!("| {name} | | {how}: {} | | | | |", why.replace('|', "/")))
+    }));
+    lines.push(String::new());
+    if let Some(score) = score::score(device) {
+        lines.push(format!("Score {}: **{score:.0}**; two cores of an Intel Xeon have 100.", score::VERSION));
+    }
+    lines.extend(score::headline(device));
+    lines.join("\n") + "\n"
+}
+
+/// Returns a line with the version, the device, its driver and power limit, and the date.
+pub(crate) fn facts(report: &Report, device: &DeviceReport) -> String {
+    let commit = report.commit.as_deref().unwrap_or("unknown commit");
+    let mut facts =
+        vec![format!("teatime-bench {}", score::VERSION), format!("teatime {} ({commit})", report.teatime)];
+    facts.extend(
+        [device.name.clone(), device.api.clone(), device.driver.clone()]
+            .into_iter()
+            .filter(|fact| !fact.is_empty()),
+    );
+    facts.extend(device.power_limit.map(|watts| format!("power limit {watts:.0} W")));
+    facts.extend([format!("{} threads", report.system.threads), report.date.clone()]);
+    facts.join(" · ")
+}
+
+/// Returns the highest rate that was measured: of bytes by copies on the device, of operations by products.
+fn peak(device: &DeviceReport, unit: Unit) -> Option<f64> {
+    match unit {
+        Unit::Bandwidth => device.entry(COPY_PEAK).map(|entry| entry.median),
+        Unit::Flops => {
+            let products = device.entries.iter().filter(|entry| entry.unit == Unit::Flops);
+            products.map(|entry| entry.median).reduce(f64::max)
+        }
+        Unit::Rate | Unit::Milliseconds => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use teatime::Device;
+
+    use super::*;
+
+    #[test]
+    fn a_table_has_all_that_was_measured() {
+        let mut device = DeviceReport::new(&Device::cpu());
+        device.power_limit = Some(700.4);
+        let entry = |id: &str, unit, median| Entry {
+            id: id.into(),
+            size: "8".into(),
+            unit,
+            median,
+            min: median / 2.0,
+            max: median,
+            runs: 3,
+            fraction: None,
+        };
+        device.entries = vec![
+            entry(COPY_PEAK, Unit::Bandwidth, 100.0),
+            entry("kernel x", Unit::Bandwidth, 75.0),
+            entry("matmul 8", Unit::Flops, 50.0),
+        ];
+        device.failed = vec![Note { name: "y".into(), why: "a | b".into() }];
+        let mut report = Report::new(1.0);
+        report.devices.push(device);
+        let text = tables(&report);
+        for line in [
+            "| kernel x | 8 | 75.00 | GB/s | 37.50, 75.00 | 3 | 75 % |",
+            "| matmul 8 | 8 | 50.00 | GFLOP/s | 25.00, 50.00 | 3 | 100 % |",
+            "| y | | failed: a / b | | | | |",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(text.contains("power limit 700 W"), "{text}");
+        let columns = |line: &str| line.matches('|').count();
+        assert!(text.lines().filter(|line| line.starts_with('|')).all(|line| columns(line) == 8), "{text}");
+    }
+}

@@ -1,0 +1,67 @@
+//! One number for a device, and the seconds of a large job that its rate foretells.
+
+use crate::report::{DeviceReport, Entry};
+
+/// The version of the score: its jobs and their references. Scores of different versions do not compare.
+pub(crate) const VERSION: u32 = 1;
+
+/// The job whose rate foretells the [`headline`].
+pub(crate) const PASS: &str = "job packed pass, codes";
+pub(crate) const PAIRS: &str = "job pair sums, products of codes";
+pub(crate) const CITY_BLOCK: &str = "job cityblock distances, terms";
+pub(crate) const GAUSSIAN: &str = "job Gaussian of 3, voxels";
+pub(crate) const STREAM: &str = "job streamed product, elements";
+
+/// The jobs, and their rates in 10^9 a second on the reference: the cpu device on two cores of an Intel Xeon with AVX-512.
+const JOBS: [(&str, f64); 5] =
+    [(PASS, 10.0), (PAIRS, 100.0), (CITY_BLOCK, 20.0), (GAUSSIAN, 0.5), (STREAM, 1.0)];
+
+/// Returns the geometric mean of the rates of five jobs, of which the reference has 100; `None` if a job was not measured.
+pub(crate) fn score(device: &DeviceReport) -> Option<f64> {
+    let logs = JOBS.iter().map(|(id, reference)| Some((device.entry(id)?.median / reference).ln()));
+    let sum = logs.sum::<Option<f64>>()?;
+    Some(100.0 * (sum / JOBS.len() as f64).exp())
+}
+
+/// Returns a line on the decomposition of 10,000,000 x 20,000 genotypes, ten components without power iterations, if its pass was measured.
+///
+/// Sixteen V100 took 10 to 15 s for it in "Very large SVDs" (blog.dask.org, 2020), with the genotypes in their memory.
+pub(crate) fn headline(device: &DeviceReport) -> Option<String> {
+    let Entry { median, size, .. } = device.entry(PASS)?;
+    // Two passes over all codes; what the host adds is left out.
+    let seconds = 2.0 * 1e7 * 2e4 / (median * 1e9);
+    let text = crate::table::number(seconds);
+    Some(format!(
+        "10,000,000 x 20,000 codes, ten components, no power iteration: about {text} s, extrapolated from a pass over {size}; sixteen V100 took 10 to 15 s (blog.dask.org, 2020)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use teatime::Device;
+
+    use super::*;
+    use crate::report::Unit;
+
+    #[test]
+    fn the_reference_has_100() {
+        let mut device = DeviceReport::new(&Device::cpu());
+        for (i, (id, rate)) in JOBS.iter().enumerate() {
+            assert_eq!((score(&device), headline(&device).is_some()), (None, i > 0));
+            let (id, size, median) = ((*id).to_owned(), "1x1".to_owned(), *rate);
+            device.entries.push(Entry {
+                id,
+                size,
+                unit: Unit::Rate,
+                median,
+                min: median,
+                max: median,
+                runs: 1,
+                fraction: None,
+            });
+        }
+        assert!(score(&device).is_some_and(|score| (score - 100.0).abs() < 1e-9));
+        device.entries[2].median *= 32.0;
+        assert!(score(&device).is_some_and(|score| (score - 200.0).abs() < 1e-9));
+    }
+}
