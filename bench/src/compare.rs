@@ -119,7 +119,7 @@ fn text_of(group: &Group<'_>) -> String {
     let mut text = String::new();
     for (number, (report, device)) in (1..).zip(group) {
         let score = score::score(device)
-            .map_or(String::new(), |score| format!("; score {}: {score:.0}", score::VERSION));
+            .map_or(String::new(), |score| format!("; score {}: {}", score::VERSION, number(score)));
         let _ = writeln!(text, "\n[{number}] {}: {}{score}", device.description, facts(report, device));
     }
     for entries in rows(group) {
@@ -139,7 +139,8 @@ fn markdown_of(group: &Group<'_>) -> String {
     }
     let numbers = (1..=group.len()).map(|number| format!(" {number} |")).collect::<String>();
     let _ = write!(text, "\n| measurement | unit |{numbers}\n|---|---|{}", "---:|".repeat(group.len()));
-    let scores = group.iter().map(|(_, device)| score::score(device).map(|score| format!(" {score:.0} |")));
+    let scores =
+        group.iter().map(|(_, device)| score::score(device).map(|score| format!(" {} |", number(score))));
     if let Some(scores) = scores.collect::<Option<String>>() {
         let _ = write!(text, "\n| score {} | |{scores}", score::VERSION);
     }

@@ -71,9 +71,10 @@ fn run(args: &Args) -> Result<bool, String> {
     for device in &report.devices {
         if let Some(score) = score::score(device) {
             table::print(&format!(
-                "\n{}: score {}: {score:.0}; two cores of an Intel Xeon have 100",
+                "\n{}: score {}: {}; two cores of an Intel Xeon have 100",
                 device.name,
-                score::VERSION
+                score::VERSION,
+                table::number(score)
             ));
         }
         score::headline(device).iter().for_each(|line| table::print(line));

@@ -35,7 +35,11 @@ fn table(report: &Report, device: &DeviceReport) -> String {
     }));
     lines.push(String::new());
     if let Some(score) = score::score(device) {
-        lines.push(format!("Score {}: **{score:.0}**; two cores of an Intel Xeon have 100.", score::VERSION));
+        lines.push(format!(
+            "Score {}: **{}**; two cores of an Intel Xeon have 100.",
+            score::VERSION,
+            number(score)
+        ));
     }
     lines.extend(score::headline(device));
     lines.join("\n") + "\n"

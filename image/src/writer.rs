@@ -118,14 +118,12 @@ impl MultiscaleWriter {
     /// # Errors
     /// The errors of [`ArrayWriter::resume`].
     pub fn base(&self) -> Result<ArrayWriter> {
-        let mut after = Needs::default();
-        for level in 1..self.levels.len() {
-            // The level before has to be there, to be planned with.
-            self.array(level - 1)?;
-            let LevelSpec { array, factors, .. } = &self.levels[level];
-            after = after.max(pyramid::needs(self.before(level)?, array, factors)?);
+        let (base, mut after) = (self.array(0)?, Needs::default());
+        for LevelSpec { array, factors, .. } in &self.levels[1..] {
+            // Level 0 has the largest chunks, so no level needs more than if it were computed from that.
+            after = after.max(pyramid::needs(self.before(1)?, array, factors)?);
         }
-        Ok(self.array(0)?.followed_by(after))
+        Ok(base.followed_by(after))
     }
 
     /// Opens the level before another.
