@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -152,6 +152,28 @@ pub enum MissingChunk {
     Fill,
 }
 
+/// The shards of an array: stored values that hold several of its chunks each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shards {
+    /// The number of chunks of a shard along each axis.
+    pub chunks: Vec<u64>,
+    /// The maximum number of bytes of a shard as stored.
+    pub bytes: u64,
+    /// The maximum number of bytes of memory that the array keeps to know where chunks are in their shards.
+    pub index_bytes: u64,
+}
+
+/// A shard that is read as a whole, once, because most of its chunks are wanted. It holds its bytes, which memory budgets count.
+#[derive(Debug, Default)]
+pub struct WholeShard(Mutex<Option<StoredBytes>>);
+
+impl WholeShard {
+    /// Returns the bytes of the shard. They are `None` until the array has put them there, which it does when it fetches the first chunk.
+    pub fn bytes(&self) -> MutexGuard<'_, Option<StoredBytes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The chunks that an array's storage had, among the chunks fetched so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -249,6 +271,18 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     /// [`Error::Chunk`](crate::Error::Chunk) when the chunk cannot be read, or is larger than allowed.
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
         self.inner().map_or_else(|| Ok(FetchedChunk::default()), |inner| inner.fetch(index))
+    }
+    /// Returns the shards that chunks are stored in; `None`, the default, if each chunk is a value of its own.
+    fn shards(&self) -> Option<Shards> {
+        self.inner()?.shards()
+    }
+    /// Reads the bytes of the chunk at `index` as [`fetch`](Self::fetch) does, but from the whole of its [shard](Self::shards), which is
+    /// read unless another chunk was fetched from it before. By default, this fetches the chunk by itself.
+    ///
+    /// # Errors
+    /// See [`fetch`](Self::fetch).
+    fn fetch_from(&self, shard: &WholeShard, index: &[u64]) -> Result<FetchedChunk> {
+        self.inner().map_or_else(|| self.fetch(index), |inner| inner.fetch_from(shard, index))
     }
     /// Decodes the chunk at `index` from its fetched bytes. Reads nothing if [`fetch`](Self::fetch) already did.
     ///

@@ -1,10 +1,15 @@
 //! The numbering of the chunks that a plan reads: those that cover the first rows come first, in C order among chunks of the same rows.
 
+use std::ops::Range;
+
 use super::{
     boxes::{ACROSS, AXES, Pieces},
     plan::{Band, Plan, TRACKING},
     schedule::Parts,
 };
+
+/// A shard: its array, and its index among the array's shards.
+pub(super) type ShardOf = (usize, Vec<u64>);
 
 impl Plan {
     /// Returns the number of chunks that the plan reads, each counted once.
@@ -57,6 +62,28 @@ impl Plan {
         part.elements().saturating_mul(size).saturating_add(TRACKING)
     }
 
+    /// Returns the shard of a chunk that is read, and the number of the shard's chunks that are; `None` if these are less than half of those
+    /// it has within its array.
+    pub(super) fn mostly_wanted(&self, array: usize, index: &[u64]) -> Option<(ShardOf, u64)> {
+        let shards = self.shards(array)?;
+        let (x, mut shard) = (self.array(array), Vec::new());
+        let (mut wanted, mut there) = (1, 1);
+        for (axis, (at, n)) in index.iter().zip(&shards.chunks).enumerate() {
+            let number = at / n;
+            let chunks = number * n..x.shape()[axis].div_ceil(x.chunk_shape()[axis]).min((number + 1) * n);
+            wanted *= match axis.checked_sub(1) {
+                Some(across) => within(&self.across(array)[across], &chunks, |chunk| *chunk),
+                None => {
+                    let of = |band: &Band| (band.array, band.chunk_row);
+                    within(self.bands(), &((array, chunks.start)..(array, chunks.end)), of)
+                }
+            };
+            there *= chunks.end - chunks.start;
+            shard.push(number);
+        }
+        (2 * wanted >= there).then_some(((array, shard), wanted))
+    }
+
     /// Returns the array of chunk `number`, and the chunk's index in the array's grid.
     pub(super) fn chunk(&self, number: usize) -> (usize, Vec<u64>) {
         let (band, at) = self.find(number);
@@ -65,4 +92,10 @@ impl Plan {
         let axes = self.array(array).shape().len();
         (array, std::iter::once(chunk_row).chain(across).take(axes).collect())
     }
+}
+
+/// Returns the number of items whose keys, which ascend, are in a range.
+fn within<T, K: Ord>(items: &[T], range: &Range<K>, key: impl Fn(&T) -> K) -> u64 {
+    let before = |end: &K| items.partition_point(|item| key(item) < *end);
+    (before(&range.end) - before(&range.start)) as u64
 }

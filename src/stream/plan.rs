@@ -14,7 +14,7 @@ use super::{
     kept::KeptChunks,
     selection::Selection,
 };
-use crate::{ChunkedArray, Error, Result};
+use crate::{ChunkedArray, Error, Result, Shards};
 
 const OP: &str = "stream";
 
@@ -50,7 +50,9 @@ pub struct Plan {
     /// The part of `scratch` for fetched bytes, and the number of chunks to fetch concurrently, ahead of their decoding.
     fetched: u64,
     fetches: u64,
-    /// The bytes of the lists of bands, pieces and chunks, and of the copy that is made when a chunk is cut.
+    /// The shards of each array, if its chunks are in shards.
+    shards: Vec<Option<Shards>>,
+    /// The bytes of the lists of bands, pieces and chunks, of the indexes of shards, and of the copy that is made when a chunk is cut.
     lists: u64,
     /// True for each array whose elements are read where they are stored, so that no chunks are held.
     in_place: Vec<bool>,
@@ -138,6 +140,7 @@ impl Plan {
         let along = along_axes(OP, along, first.shape().len(), extents)?;
         let mut plan = Self {
             in_place: vec![false; arrays.len()],
+            shards: arrays.iter().map(|array| array.shards()).collect(),
             is_cut: along.iter().any(|along| along.halo != [0; 2]),
             along,
             selected,
@@ -156,6 +159,8 @@ impl Plan {
         let most = |amount: fn(&dyn ChunkedArray) -> u64| {
             plan.arrays.iter().map(|array| amount(&**array)).max().unwrap_or(0)
         };
+        let indexes = plan.shards.iter().flatten().map(|shards| shards.index_bytes).sum::<u64>();
+        plan.lists = plan.lists.saturating_add(indexes);
         plan.fetched = most(|array| array.fetched_bytes());
         plan.scratch = plan.fetched.saturating_add(most(|array| array.scratch_bytes()));
         // A chunk in bit planes is there until it is converted.
@@ -279,6 +284,11 @@ impl Plan {
     /// Returns the indices of an array's chunks that are read, along each axis except the first.
     pub(super) fn across(&self, array: usize) -> &[Vec<u64>; ACROSS] {
         &self.across[array]
+    }
+
+    /// Returns the shards of an array, if its chunks are in shards.
+    pub(super) fn shards(&self, array: usize) -> Option<&Shards> {
+        self.shards[array].as_ref()
     }
 
     pub(super) fn convert(&self) -> &Arc<dyn Convert> {

@@ -1,8 +1,8 @@
 //! Chunks that are read ahead and held, with a bound on their bytes.
 
 use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, mpsc},
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    sync::{Arc, Weak, mpsc},
     time::Instant,
 };
 
@@ -10,6 +10,7 @@ use rayon::ThreadPool;
 
 use super::{
     Digests, Plan, StreamStats,
+    chunks::ShardOf,
     kept::is_worth_keeping,
     part::HeldChunk,
     plan::{TRACKING, decoded_bytes},
@@ -18,7 +19,7 @@ use super::{
     stages::{Decoded, DecodedPart, Job, Key, Stages},
 };
 use crate::{
-    Cancel, Device, Error, OpenChunk, Result,
+    Cancel, Device, Error, OpenChunk, Result, WholeShard,
     fresh::{CHUNKS, Room},
     waiting::awaited,
 };
@@ -49,6 +50,12 @@ pub(super) struct Prefetch<'a> {
     waiting: VecDeque<(u64, usize)>,
     /// The chunks that were started and are still held.
     slots: HashMap<Key, Slot>,
+    /// The shards of which most is wanted, each with the number of its chunks that are still to be started. Those that are not read as a whole
+    /// are `None`.
+    shards: HashMap<ShardOf, (Option<Arc<WholeShard>>, u64)>,
+    /// The shards that are held as a whole, and their maximum number.
+    whole: Vec<Weak<WholeShard>>,
+    most_whole: usize,
     /// The number of started chunks that have not arrived.
     coming: usize,
     /// For each chunk, true once it was started.
@@ -110,6 +117,9 @@ impl<'a> Prefetch<'a> {
             next: 0,
             waiting: VecDeque::new(),
             slots: HashMap::new(),
+            shards: HashMap::new(),
+            whole: Vec::new(),
+            most_whole: at_once.shards,
             coming: 0,
             seen: vec![false; plan.chunks()],
             digests: None,
@@ -232,6 +242,7 @@ impl<'a> Prefetch<'a> {
         self.coming += 1;
         let (array, index) = self.plan.chunk(key.1);
         let again = std::mem::replace(&mut self.seen[key.1], true);
+        let whole = if again { None } else { self.whole_shard(array, &index) };
         self.slots.insert(
             key,
             Slot { chunk: None, is_converted: false, array, parts, bytes, arrived: 0, again, open: None },
@@ -245,11 +256,36 @@ impl<'a> Prefetch<'a> {
             in_place: self.plan.is_in_place(array),
             kept: self.keeps[array].then(|| Arc::clone(&self.plan.kept)),
             was_kept: false,
+            whole,
             planes: self.planes[array].then(|| Arc::clone(self.plan.convert())),
             stops: [self.stop.clone(), self.cancel.clone()],
             sender: self.sender.clone(),
         };
         self.stages.start(&self.pool, job, self.ahead);
+    }
+
+    /// Returns the shard of a chunk that is started for the first time, if the shard is to be read as a whole.
+    fn whole_shard(&mut self, array: usize, index: &[u64]) -> Option<Arc<WholeShard>> {
+        if self.most_whole == 0 {
+            return None;
+        }
+        let (shard, wanted) = self.plan.mostly_wanted(array, index)?;
+        let mut entry = match self.shards.entry(shard) {
+            Entry::Occupied(entry) => entry,
+            Entry::Vacant(entry) => {
+                self.whole.retain(|whole| whole.strong_count() > 0);
+                let whole = (self.whole.len() < self.most_whole).then(Arc::default);
+                self.whole.extend(whole.as_ref().map(Arc::downgrade));
+                entry.insert_entry((whole, wanted))
+            }
+        };
+        let (whole, left) = entry.get_mut();
+        let whole = whole.clone();
+        *left -= 1;
+        if *left == 0 {
+            entry.remove();
+        }
+        whole
     }
 
     /// Frees the parts of a step's chunks that no later box of its strip needs.

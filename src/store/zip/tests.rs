@@ -247,7 +247,7 @@ fn ends_and_directories_that_are_wrong() {
         (patched(&one, directory + 42, &[255; 4]), "`k` has no sizes"),
         (patched(&two, 72 + 20, &[6]), "`k` and `l` overlap"),
         (patched(&two, 72 + 47 + 42, &[0]), "overlap"),
-        (patched(&many, large_end + 8, &[255; 4]), "10000000 entries"),
+        (patched(&many, large_end + 8, &[255; 4]), "has 10000000 entries in a directory"),
         (many, "is not that of its end"),
         (patched(&large, record, b"X"), "is not that of its end"),
         (patched(&large, record + 16, &[1]), "is not that of its end"),

@@ -1,6 +1,6 @@
 //! The memory that a pass takes: what is staged, the chunks of a box, and what is decoded ahead.
 
-use std::{ops::Range, sync::Arc};
+use std::{iter, ops::Range, sync::Arc};
 
 use super::{Band, Plan};
 use crate::stream::boxes::{AXES, Along, Edge};
@@ -14,6 +14,8 @@ pub(crate) struct AtOnce {
     pub(crate) fetches: usize,
     /// The number of chunks that are being fetched, are fetched or are being decoded, if chunks are fetched ahead.
     pub(crate) fetched: usize,
+    /// The number of shards that are held, each read as a whole.
+    pub(crate) shards: usize,
     /// The maximum number of bytes of decoded chunks.
     pub(crate) bytes: u64,
 }
@@ -80,8 +82,29 @@ impl Plan {
     }
 
     /// Returns the bytes beyond [`largest_need`](Self::largest_need) that keep `threads` threads busy: scratch memory for each thread,
-    /// and room to decode ahead.
+    /// room to decode ahead, and room for whole shards.
     pub fn ahead(&self, threads: u64) -> u64 {
+        let [bytes, shards] = self.whole_shards();
+        self.ahead_of_decoding(threads).saturating_add(bytes.saturating_mul(shards))
+    }
+
+    /// Returns the maximum number of bytes of a shard that may be read as a whole, and the number of such shards in two rows of shards: one
+    /// follows the other.
+    fn whole_shards(&self) -> [u64; 2] {
+        let shards = (0..self.arrays()).filter_map(|array| Some((array, self.shards(array)?)));
+        shards.fold([0; 2], |[bytes, most], (array, shards)| {
+            let rows = self.bands().chunk_by(|a, b| {
+                a.array == b.array && a.chunk_row / shards.chunks[0] == b.chunk_row / shards.chunks[0]
+            });
+            let across = iter::zip(self.across(array), shards.chunks.iter().skip(1));
+            let across = across.map(|(chunks, n)| chunks.chunk_by(|a, b| a / n == b / n).count() as u64);
+            let count = across.fold(rows.take(2).count() as u64, u64::saturating_mul);
+            [bytes.max(shards.bytes), most.max(count)]
+        })
+    }
+
+    /// Returns the bytes as [`ahead`](Self::ahead), without whole shards.
+    fn ahead_of_decoding(&self, threads: u64) -> u64 {
         let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
         let others = self.scratch.saturating_mul(threads.saturating_sub(1));
         // Decoders get half of the bytes beyond the minimum, and chunks that are fetched ahead get a quarter.
@@ -97,12 +120,16 @@ impl Plan {
         let within = |share: u64, unit: u64, most: u64| share.checked_div(unit).unwrap_or(u64::MAX).min(most);
         let others = within(spare / 2, self.scratch, threads.saturating_sub(1) as u64);
         let waiting = within(spare / 4, self.fetched, self.fetches);
-        let taken = (1 + others) * self.scratch + waiting * self.fetched;
+        // Whole shards get what nothing else needs.
+        let [shard, most] = self.whole_shards();
+        let shards = within(spare.saturating_sub(self.ahead_of_decoding(threads as u64)), shard, most);
+        let taken = (1 + others) * self.scratch + waiting * self.fetched + shards * shard;
         let count = |n: u64| usize::try_from(n).unwrap_or(threads);
         AtOnce {
             decoders: count(1 + others),
             fetches: count(self.fetches.min(1 + others + waiting)),
             fetched: count(1 + others + waiting),
+            shards: count(shards),
             bytes: bytes.saturating_sub(taken).saturating_sub(self.lists),
         }
     }

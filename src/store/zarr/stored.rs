@@ -1,0 +1,266 @@
+//! One array of a store, of numbers or strings: its chunks are found, fetched and decoded.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    io::{self, ErrorKind},
+    ops::Range,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use zarrs::array::ChunkKeyEncoding;
+
+use super::{
+    guard::{Decoded, Fault, Size, buffer},
+    json,
+    metadata::{self, Metadata},
+    shard::{Index, Indexes, Shard, slice},
+};
+use crate::{
+    DecodedChunk, Error, FetchedChunk, LookedFor, OpenChunk, Result, Shards, WholeShard,
+    extent::to_usize,
+    store::{BitPlanes, Storage, StoredBytes, Value, storage::join},
+};
+
+/// An array of numbers or strings of a store.
+#[derive(Debug)]
+pub(crate) struct StoredArray {
+    pub(crate) storage: Arc<dyn Storage>,
+    /// The array's key within the storage; empty if the array is at its root.
+    path: String,
+    name: String,
+    pub(crate) metadata: Metadata,
+    looked: Looked,
+    /// The indexes of shards, if chunks are in these.
+    indexes: Indexes,
+}
+
+/// The chunks that the storage had, among the fetched chunks.
+#[derive(Debug, Default)]
+struct Looked {
+    there: AtomicBool,
+    other_names: AtomicBool,
+    /// A bit for each chunk that was missing, in C order, in words of 64 bits.
+    absent: Mutex<HashMap<u64, u64>>,
+}
+
+impl StoredArray {
+    /// Opens the array at `path` within `storage`; an empty path means the root of the storage.
+    pub(crate) fn open(storage: &Arc<dyn Storage>, path: &str) -> Result<Self> {
+        let path = json::path_within(&**storage, path)?;
+        let metadata = metadata::read(&**storage, &path)?;
+        let (name, storage) = (storage.place(&path), Arc::clone(storage));
+        Ok(Self { name, path, storage, metadata, looked: Looked::default(), indexes: Indexes::default() })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns which of the fetched chunks the storage had.
+    pub(crate) fn looked_for(&self) -> LookedFor {
+        let absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        LookedFor {
+            there: self.looked.there.load(Relaxed),
+            absent: absent.values().map(|bits| u64::from(bits.count_ones())).sum(),
+            other_names: self.looked.other_names.load(Relaxed),
+        }
+    }
+
+    /// Reads the bytes of one chunk; the result has no bytes if the chunk is missing. If chunks are in shards, reads a range of the shard,
+    /// or the `whole` shard.
+    pub(crate) fn fetch(&self, index: &[u64], whole: Option<&WholeShard>) -> Decoded<FetchedChunk> {
+        let grid = self.metadata.grid();
+        if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
+            return Err(format!("outside the grid of {grid:?} chunks").into());
+        }
+        let start = Instant::now();
+        let bytes = match &self.metadata.shard {
+            Some(shard) => self.get_from(shard, index, whole)?,
+            None => self.look(index, |key| self.get(key))?,
+        };
+        if bytes.is_none() {
+            let number =
+                index.iter().zip(&grid).fold(0u64, |at, (i, n)| at.wrapping_mul(*n).wrapping_add(*i));
+            let mut absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
+            *absent.entry(number / 64).or_default() |= 1 << (number % 64);
+        }
+        Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
+    }
+
+    /// Looks for the value of a chunk or shard under the name that the metadata give. Until one is found so, this also tries the
+    /// [other](Metadata::other_keys) name: some writers of version 2 have omitted `dimension_separator`.
+    fn look<T>(&self, index: &[u64], look: impl Fn(&str) -> Decoded<Option<T>>) -> Decoded<Option<T>> {
+        let look = |keys: &ChunkKeyEncoding| look(&join(&self.path, keys.encode(index).as_str()));
+        let Looked { there, other_names, .. } = &self.looked;
+        let mut found = look(&self.metadata.keys)?;
+        if found.is_none()
+            && (other_names.load(Relaxed) || !there.load(Relaxed))
+            && let Some(keys) = &self.metadata.other_keys
+        {
+            found = look(keys)?;
+            other_names.fetch_or(found.is_some(), Relaxed);
+        }
+        there.fetch_or(found.is_some(), Relaxed);
+        Ok(found)
+    }
+
+    /// Reads a value; `None` if there is none.
+    fn get(&self, key: &str) -> Decoded<Option<StoredBytes>> {
+        let most = self.metadata.value_bytes();
+        match self.storage.get(key, most) {
+            Ok(Value::Bytes(bytes)) => Ok(Some(bytes)),
+            Ok(Value::Absent) => Ok(None),
+            Ok(Value::Large(bytes)) => Err(Size::AtMost(to_usize(most)).exceeded(bytes, "its file has")),
+            Err(error) => Err(unread(&error, most)),
+        }
+    }
+
+    /// Reads a chunk from its shard: from `whole`, if the shard is read as a whole, or else by its range.
+    fn get_from(
+        &self,
+        shard: &Shard,
+        index: &[u64],
+        whole: Option<&WholeShard>,
+    ) -> Decoded<Option<StoredBytes>> {
+        let (outer, number) = shard.find(index);
+        let known = self.indexes.known(shard, &outer);
+        let place = || {
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut whole = whole.map(WholeShard::bytes);
+            if known.is_none() || matches!((&*known, &whole), (Some(Some(_)), Some(whole)) if whole.is_none())
+            {
+                // If the index was dropped, it is read anew, but not the shard.
+                let whole = whole.as_deref_mut().filter(|whole| whole.is_none());
+                *known = Some(self.index_of(shard, &outer, whole)?);
+            }
+            let Some(Some(Index { key, chunks })) = &*known else { return Ok(None) };
+            let Some(place) = shard.range(chunks, number) else { return Ok(None) };
+            let Some(whole) = whole.as_deref().and_then(Option::as_deref) else {
+                let key = key.clone();
+                drop(known);
+                return self.range(&key, place).map(Some);
+            };
+            let part = whole.get(to_usize(place.start)..to_usize(place.end)).ok_or("it has changed")?;
+            let mut bytes = buffer(part.len())?;
+            bytes.extend_from_slice(part);
+            Ok(Some(StoredBytes::Owned(bytes)))
+        };
+        place().map_err(|fault: Fault| fault.in_part(&format!("shard {}", self.metadata.keys.encode(&outer))))
+    }
+
+    /// Reads the index of a shard: by its range, or as a part of the `whole` shard, which then is there. `None` if there is no shard.
+    fn index_of(
+        &self,
+        shard: &Shard,
+        outer: &[u64],
+        whole: Option<&mut Option<StoredBytes>>,
+    ) -> Decoded<Option<Index>> {
+        if let Some(whole) = whole {
+            let found = self.look(outer, |key| Ok(self.get(key)?.map(|bytes| (key.to_owned(), bytes))))?;
+            let Some((key, bytes)) = found else { return Ok(None) };
+            let size = bytes.len() as u64;
+            let chunks = shard.index(slice(&bytes, shard.index_range(size)?), size)?;
+            *whole = Some(bytes);
+            return Ok(Some(Index { key, chunks }));
+        }
+        let size = |key: &str| match self.storage.size(key) {
+            Ok(size) => Ok(size.map(|size| (key.to_owned(), size))),
+            Err(error) => Err(unread(&error, 0)),
+        };
+        let Some((key, size)) = self.look(outer, size)? else { return Ok(None) };
+        let encoded = self.range(&key, shard.index_range(size)?)?;
+        Ok(Some(Index { key, chunks: shard.index(&encoded, size)? }))
+    }
+
+    /// Reads the bytes of a value that are in a range.
+    fn range(&self, key: &str, range: Range<u64>) -> Decoded<StoredBytes> {
+        let len = range.end - range.start;
+        if len == 0 {
+            return Ok(StoredBytes::Owned(Vec::new()));
+        }
+        match self.storage.get_range(key, range) {
+            Ok(Value::Bytes(bytes)) if bytes.len() as u64 == len => Ok(bytes),
+            Ok(_) => Err("it is gone, or cut short".into()),
+            Err(error) => Err(unread(&error, len)),
+        }
+    }
+
+    /// True if storage holds the elements of chunks as they are.
+    pub(crate) fn opens_chunks(&self) -> bool {
+        self.metadata.shard.is_none() && self.metadata.codecs.is_plain() && self.storage.opens_values()
+    }
+
+    /// Opens a chunk; `None` if it is missing or has another number of bytes than its elements.
+    pub(crate) fn open_chunk(&self, index: &[u64]) -> Option<OpenChunk> {
+        let bytes = self.metadata.spec.bytes() as u64;
+        let open = |keys: &ChunkKeyEncoding| {
+            let value = self.storage.open_value(&join(&self.path, keys.encode(index).as_str()));
+            value.filter(|(_, range)| range.end - range.start == bytes)
+        };
+        let Looked { there, other_names, .. } = &self.looked;
+        // Names are tried as by `fetch`.
+        let tries_other = other_names.load(Relaxed) || !there.load(Relaxed);
+        let other = || {
+            let value = open(self.metadata.other_keys.as_ref().filter(|_| tries_other)?)?;
+            other_names.store(true, Relaxed);
+            Some(value)
+        };
+        let (file, range) = open(&self.metadata.keys).or_else(other)?;
+        there.store(true, Relaxed);
+        let rows = self.metadata.chunk_shape.first().copied().unwrap_or(1);
+        Some(OpenChunk::new(file, range.start, bytes / rows.max(1), rows))
+    }
+
+    /// Returns the shards that chunks are in, if they are.
+    pub(crate) fn shards(&self) -> Option<Shards> {
+        let shard = self.metadata.shard.as_ref()?;
+        let shards = self.metadata.grid().into_iter().zip(&shard.grid).map(|(n, chunks)| n.div_ceil(*chunks));
+        let index_bytes = Indexes::most_bytes(shard, shards.fold(1, u64::saturating_mul));
+        Some(Shards { chunks: shard.grid.clone(), bytes: shard.bytes, index_bytes })
+    }
+
+    /// Decodes one fetched chunk; returns `None` if it is missing. If `leave` is true, bit planes of one-byte elements stay, and are
+    /// returned.
+    pub(crate) fn decode(
+        &self,
+        fetched: FetchedChunk,
+        leave: bool,
+    ) -> Decoded<Option<(DecodedChunk, Option<BitPlanes>)>> {
+        let start = Instant::now();
+        let Some(encoded) = fetched.bytes else { return Ok(None) };
+        let stored = encoded.len() as u64;
+        let encoded = match encoded {
+            StoredBytes::Owned(bytes) => Cow::Owned(bytes),
+            StoredBytes::Shared(ref bytes) => Cow::Borrowed(&**bytes),
+        };
+        let Metadata { spec, codecs, .. } = &self.metadata;
+        let (bytes, planes) = metadata::guarded(|| codecs.decode(encoded, spec, leave))?;
+        Ok(Some((DecodedChunk { bytes, stored, read: fetched.read, decode: start.elapsed() }, planes)))
+    }
+
+    /// Returns the error for a chunk that could not be read or decoded.
+    pub(crate) fn error(&self, index: &[u64], fault: Fault) -> Error {
+        match fault {
+            Fault::Wrong(why) | Fault::Missing(why) | Fault::Large(_, why) => {
+                Error::chunk(&self.name, index, why)
+            }
+            Fault::Memory(requested) => {
+                let what = format!("{}: chunk {index:?}", self.name).into();
+                Error::OutOfHostMemory { what, requested }
+            }
+        }
+    }
+}
+
+/// Returns the fault of a value, or of a part of it with at most `bytes` bytes, that cannot be read.
+fn unread(error: &io::Error, bytes: u64) -> Fault {
+    match error.kind() {
+        ErrorKind::OutOfMemory => Fault::Memory(bytes),
+        _ => format!("cannot be read: {error}").into(),
+    }
+}
