@@ -51,14 +51,18 @@ fn noted(scratch: &Scratch) -> (Arc<ZarrArray>, Arc<Noted>) {
     (array, noted)
 }
 
-/// Makes a pass over some rows, in blocks of 4, within the least memory and `more` bytes. Returns the elements, and the ranges of shards, or
+/// Makes a pass over some rows, in blocks of 4, within the least memory and `more`. Returns the elements, and the ranges of shards, or
 /// whole shards, that were read.
-fn pass(scratch: &Scratch, rows: Range<u64>, more: u64) -> (Vec<u8>, Vec<Range<u64>>, Vec<String>) {
+fn pass(
+    scratch: &Scratch,
+    rows: Range<u64>,
+    more: fn(&Plan) -> u64,
+) -> (Vec<u8>, Vec<Range<u64>>, Vec<String>) {
     let (array, noted) = noted(scratch);
     let rows = Arc::new(Selection::new("pass", "rows", [rows], array.shape()[0]).unwrap());
     let plan =
         Plan::new(vec![array], rows, None, Arc::new(AsStored(StoredType::U8)), &[Along::each(4)]).unwrap();
-    let bytes = plan.largest_need() + more;
+    let bytes = plan.largest_need() + more(&plan);
     let mut blocks = Blocks::new(&plan, cpu(), 4, bytes, &Cancel::default()).unwrap();
     let mut all = Vec::new();
     while let Some(mut block) = blocks.next_block().unwrap() {
@@ -102,7 +106,7 @@ fn what_is_read_of_shards() {
     for (rows, indexes, chunks) in
         [(0..4, 1, 2), (5..7, 1, 2), (0..12, 1, 6), (20..40, 2, 10), (56..60, 1, 2)]
     {
-        let (elements, ranges, whole) = pass(&scratch, rows.clone(), 1 << 30);
+        let (elements, ranges, whole) = pass(&scratch, rows.clone(), |_| 1 << 30);
         assert_eq!(elements, of(rows.clone()), "{rows:?}");
         let found = ranges.iter().filter(|range| is_index(range)).count();
         assert_eq!((found, ranges.len() - found, whole.len()), (indexes, chunks, 0), "{rows:?}");
@@ -115,15 +119,36 @@ fn what_is_read_of_shards() {
         (44..60, 0, &["a/c/1/0"]),
         (12..44, 6, &["a/c/0/0"]),
     ] {
-        let (elements, ranges, whole) = pass(&scratch, rows.clone(), 1 << 30);
+        let (elements, ranges, whole) = pass(&scratch, rows.clone(), |_| 1 << 30);
         assert_eq!(
             (elements.as_slice(), whole),
             (of(rows.clone()), shards.iter().map(ToString::to_string).collect())
         );
         assert_eq!(ranges.iter().filter(|range| !is_index(range)).count(), chunks, "{rows:?}");
     }
-    let (elements, ranges, whole) = pass(&scratch, 0..60, 0);
+    let (elements, ranges, whole) = pass(&scratch, 0..60, |_| 0);
     assert_eq!((elements, ranges.len(), whole.len()), (all, 2 + 30, 0));
+}
+
+/// With memory for one whole shard beside all else, a pass reads one of two that are side by side as a whole, and the other by ranges.
+#[test]
+fn whole_shards_are_within_memory() {
+    let scratch = Scratch::new();
+    let codecs = json!([{ "name": "sharding_indexed", "configuration": {
+        "chunk_shape": [2, 4], "codecs": [{ "name": "bytes" }], "index_codecs": index_codecs(true),
+    }}]);
+    let [left, right] =
+        [1, 2].map(|value| shard(&[vec![value; 8], vec![value; 8], vec![value; 8]].map(Some), true));
+    scratch.array("a", &v3(&[6, 8], &[6, 4], "uint8", codecs), &[("c/0/0", left), ("c/0/1", right)]);
+    let all: Vec<u8> = (0..6).flat_map(|_| [1, 1, 1, 1, 2, 2, 2, 2]).collect();
+    fn ahead(plan: &Plan) -> u64 {
+        plan.ahead(cpu().pool().unwrap().current_num_threads() as u64)
+    }
+    let (elements, ranges, whole) =
+        pass(&scratch, 0..6, |plan| ahead(plan) - plan.array(0).shards().unwrap().bytes);
+    assert_eq!((&elements, ranges.len(), &*whole), (&all, 4, &["a/c/0/0".to_owned()][..]));
+    let (elements, ranges, whole) = pass(&scratch, 0..6, ahead);
+    assert_eq!((elements, ranges.len(), whole.len()), (all, 0, 2));
 }
 
 /// A pass over shards takes the memory of a pass over their chunks, and that of the indexes.
