@@ -1,11 +1,12 @@
 //! Chunked arrays, the form in which the streamer reads arrays from any storage.
 
 use std::{
+    any::Any,
     fmt,
     fs::File,
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -157,20 +158,26 @@ pub enum MissingChunk {
 pub struct Shards {
     /// The number of chunks of a shard along each axis.
     pub chunks: Vec<u64>,
-    /// The maximum number of bytes of a shard as stored.
+    /// The maximum number of bytes of memory that a shard takes which is read as a whole.
     pub bytes: u64,
     /// The maximum number of bytes of memory that the array keeps to know where chunks are in their shards.
     pub index_bytes: u64,
+    /// True if shards are always read as a whole, since storage does not read parts of them, or since their bytes are encoded.
+    pub are_whole: bool,
 }
 
-/// A shard that is read as a whole, once, because most of its chunks are wanted. It holds its bytes, which memory budgets count.
+/// A shard that is read as a whole, once, when the first of its chunks is fetched. It holds what was read, which memory budgets count.
 #[derive(Debug, Default)]
-pub struct WholeShard(Mutex<Option<StoredBytes>>);
+pub struct WholeShard(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl WholeShard {
-    /// Returns the bytes of the shard. They are `None` until the array has put them there, which it does when it fetches the first chunk.
-    pub fn bytes(&self) -> MutexGuard<'_, Option<StoredBytes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns what the first call's `read` returned: the shard, or why it cannot be read. Other calls wait for that.
+    ///
+    /// # Panics
+    /// When the first call's `read` returned another type.
+    pub fn read<T: Any + Send + Sync>(&self, read: impl FnOnce() -> T) -> &T {
+        let shard = self.0.get_or_init(|| Box::new(read()));
+        shard.downcast_ref().expect("one array reads the shard")
     }
 }
 

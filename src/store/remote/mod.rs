@@ -274,6 +274,17 @@ impl Storage for RemoteStorage {
         Ok(Value::Bytes(StoredBytes::Shared(part.ok_or_else(short)?.into())))
     }
 
+    /// Asks a server of HTTP for a byte of the object, unless it is known to send no ranges; clouds send them.
+    fn reads_ranges(&self, key: &str) -> io::Result<bool> {
+        if !self.can_list && !self.has_no_ranges.load(Relaxed) {
+            let path = self.path(key)?;
+            let read = wait(&self.cancel, self.read(&path, Some(0..1), u64::MAX))?;
+            // Any other fault is one of this object alone.
+            self.has_no_ranges.fetch_or(read.is_err_and(|fault| fault.is_no_part()), Relaxed);
+        }
+        Ok(!self.has_no_ranges.load(Relaxed))
+    }
+
     fn size(&self, key: &str) -> io::Result<Option<u64>> {
         let path = self.path(key)?;
         let options = GetOptions { head: true, ..GetOptions::default() };

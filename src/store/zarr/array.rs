@@ -18,7 +18,7 @@ use crate::{
 ///
 /// Reads each chunk as a whole on the calling thread, and starts no threads of its own. Codecs: blosc, zstd, gzip, zlib, crc32c,
 /// transpose (and v2's order `F`), and `sharding_indexed`, whose inner chunks are the chunks: each is read by its range of the shard, or
-/// from the [whole shard](ChunkedArray::fetch_from).
+/// from the [whole shard](ChunkedArray::fetch_from), as always if storage does not [read ranges](Storage::reads_ranges).
 ///
 /// A damaged or hostile chunk is an [`Error::Chunk`], never a panic, an abort or a huge allocation: claimed sizes are checked before they
 /// are used. Only gzip, zlib, crc32c, and zstd frames with a checksum detect every changed byte. Blosc and uncompressed chunks have no
@@ -161,7 +161,7 @@ impl ChunkedArray for ZarrArray {
     }
 
     fn scratch_bytes(&self) -> u64 {
-        self.inner.metadata.codecs.scratch(&self.inner.metadata.spec)
+        self.inner.scratch()
     }
 
     fn fetches(&self) -> usize {

@@ -291,13 +291,12 @@ impl Metadata {
         let keys = ChunkKeyEncoding::from_metadata(&v3.chunk_key_encoding).map_err(|e| e.to_string())?;
         let other_keys = other_keys(&v3)?;
         let (shard, spec, codecs) = match codecs {
-            [shard] if shard.name() == SHARDS => {
-                let (shard, spec, codecs) = Shard::parse(shard, &chunk_shape, spec)?;
+            [shard, others @ ..] if shard.name() == SHARDS => {
+                let (shard, spec, codecs) = Shard::parse(shard, others, &chunk_shape, spec)?;
                 (Some(shard), spec, codecs)
             }
             codecs if codecs.iter().any(|codec| codec.name() == SHARDS) => {
-                let why = "are not supported, since chunks within shards could not be read by themselves";
-                return Err(format!("other codecs beside `{SHARDS}` {why}"));
+                return Err(format!("codecs of elements before `{SHARDS}` are not supported"));
             }
             codecs => {
                 let codecs = Codecs::parse(codecs, &spec)?;
@@ -338,7 +337,7 @@ impl Metadata {
 
     /// Returns the maximum number of bytes of a stored value: of a chunk, or of a shard if there are shards.
     pub(crate) fn value_bytes(&self) -> u64 {
-        self.shard.as_ref().map_or_else(|| self.codecs.encoded_cap(&self.spec) as u64, |shard| shard.bytes)
+        self.shard.as_ref().map_or_else(|| self.codecs.encoded_cap(&self.spec) as u64, |shard| shard.stored_bytes)
     }
 }
 
@@ -419,8 +418,8 @@ fn check_sizes(shape: &[u64], chunks: &[u64], size: usize) -> Why<()> {
     bytes.map(drop).ok_or_else(|| format!("its chunks {chunks:?} take more bytes than can be addressed"))
 }
 
-/// Refuses chunks above [`MAX_CHUNK_BYTES`].
-fn check_chunk(chunk: &[u64], size: usize) -> Why<()> {
+/// Refuses chunks, or tiles that are written, above [`MAX_CHUNK_BYTES`].
+pub(crate) fn check_chunk(chunk: &[u64], size: usize) -> Why<()> {
     match claimed_bytes(chunk, least_size(size)) {
         Some(bytes) if bytes <= MAX_CHUNK_BYTES => Ok(()),
         bytes => {

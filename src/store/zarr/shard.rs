@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -11,10 +11,10 @@ use serde_json::Value;
 use zarrs::metadata::v3::MetadataV3;
 
 use super::{
-    codec::{ChunkSpec, Codecs, encoded_cap, is_big_endian},
-    guard::{Decoded, Size, Why, crc32c},
+    codec::{BytesCodecs, ChunkSpec, Codecs, encoded_cap, is_big_endian},
+    guard::{Decoded, Fault, Size, Why, crc32c},
 };
-use crate::extent::to_usize;
+use crate::{extent::to_usize, store::StoredBytes};
 
 /// The number of bytes of an index entry: offset and length.
 const ENTRY: usize = 16;
@@ -26,19 +26,20 @@ const KEPT: u64 = 384;
 /// The maximum number of inner chunks of a shard, which bounds the index at 16 MiB.
 const MAX_INNER_CHUNKS: u64 = 1 << 20;
 
-/// A shard's index in its decoded form, and the key of the shard.
+/// A shard's index, which was checked, and the name and the size of the shard.
 #[derive(Debug)]
 pub(crate) struct Index {
-    pub(crate) key: String,
-    pub(crate) chunks: Box<[u8]>,
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) chunks: StoredBytes,
 }
 
-/// A shard's index once it was read: `None` if there is no such shard. Threads that need the index wait for the one that reads it.
-type Known = Arc<Mutex<Option<Option<Index>>>>;
+/// A shard's index once it was read. Threads that need the index wait for the one that reads it.
+type Known = Arc<Mutex<Option<Index>>>;
 
-/// The indexes of an array's shards, each by the place of its shard, within a bound on their bytes.
+/// The indexes of an array's shards, each by the place of its shard, within a bound on their bytes; and these places, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Indexes(Mutex<HashMap<Vec<u64>, Known>>);
+pub(crate) struct Indexes(Mutex<(HashMap<Vec<u64>, Known>, VecDeque<Vec<u64>>)>);
 
 impl Indexes {
     /// Returns the number of indexes that are kept: at least one.
@@ -51,12 +52,18 @@ impl Indexes {
         Self::most(shard).min(shards) * (shard.index_bytes() as u64 + KEPT)
     }
 
-    /// Returns the index of the shard at `outer`, which the caller reads if nobody has. Drops all others if they are too many.
+    /// Returns the index of the shard at `outer`, which the caller reads if nobody has. Drops the oldest if they are too many.
     pub(crate) fn known(&self, shard: &Shard, outer: &[u64]) -> Known {
-        let mut indexes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if indexes.len() as u64 >= Self::most(shard) && !indexes.contains_key(outer) {
-            indexes.clear();
+        let (indexes, places) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = indexes.get(outer) {
+            return Arc::clone(known);
         }
+        if indexes.len() as u64 >= Self::most(shard)
+            && let Some(oldest) = places.pop_front()
+        {
+            indexes.remove(&oldest);
+        }
+        places.push_back(outer.to_vec());
         Arc::clone(indexes.entry(outer.to_vec()).or_default())
     }
 }
@@ -72,8 +79,10 @@ pub(crate) struct Shard {
     /// The number of inner chunks along each axis, and in all.
     pub(crate) grid: Vec<u64>,
     count: usize,
-    /// The maximum number of bytes of a shard as stored.
-    pub(crate) bytes: u64,
+    /// The codecs of the bytes of whole shards, and the maximum number of bytes of a shard as stored and without these codecs.
+    codecs: BytesCodecs,
+    pub(crate) stored_bytes: u64,
+    bytes: usize,
     /// The maximum number of bytes of an inner chunk as stored.
     chunk_bytes: usize,
     index_first: bool,
@@ -82,10 +91,11 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Parses the codec for shards of shape `outer`, whose elements are those of `spec`. Returns also the layout and the codecs of the
-    /// inner chunks.
+    /// Parses the codec for shards of shape `outer`, whose elements are those of `spec`, and the codecs `others` that encode the bytes of a
+    /// shard. Returns also the layout and the codecs of the inner chunks.
     pub(crate) fn parse(
         codec: &MetadataV3,
+        others: &[MetadataV3],
         outer: &[u64],
         spec: ChunkSpec,
     ) -> Why<(Self, ChunkSpec, Codecs)> {
@@ -124,12 +134,43 @@ impl Shard {
             _ => return Err(broken("index_location")),
         };
         let spec = ChunkSpec { shape: shape.into_iter().map(to_usize).collect(), ..spec };
-        let codecs = Codecs::parse(&codecs, &spec)?;
+        let (codecs, others) = (Codecs::parse(&codecs, &spec)?, BytesCodecs::parse(others)?);
         let (count, chunk_bytes) = (to_usize(count), codecs.encoded_cap(&spec));
-        let mut shard = Self { grid, count, bytes: 0, chunk_bytes, index_first, index_crc, index_big_endian };
+        let mut shard = Self {
+            grid,
+            count,
+            codecs: others,
+            stored_bytes: 0,
+            bytes: 0,
+            chunk_bytes,
+            index_first,
+            index_crc,
+            index_big_endian,
+        };
         let elements = spec.bytes().saturating_mul(count);
-        shard.bytes = encoded_cap(elements.saturating_add(shard.index_bytes())) as u64;
+        shard.bytes = encoded_cap(elements.saturating_add(shard.index_bytes()));
+        shard.stored_bytes = shard.codecs.encoded_cap(shard.bytes) as u64;
         Ok((shard, spec, codecs))
+    }
+
+    /// True if the bytes of whole shards are encoded.
+    pub(crate) fn is_encoded(&self) -> bool {
+        !self.codecs.is_empty()
+    }
+
+    /// Returns the maximum number of bytes of memory that reading a whole shard takes.
+    pub(crate) fn whole_bytes(&self) -> u64 {
+        let decoding = self.codecs.scratch(self.stored_bytes).saturating_add(self.bytes as u64);
+        self.stored_bytes.saturating_add(if self.is_encoded() { decoding } else { 0 })
+    }
+
+    /// Decodes the bytes of a whole shard.
+    pub(crate) fn decode(&self, stored: StoredBytes) -> Decoded<StoredBytes> {
+        if !self.is_encoded() {
+            return Ok(stored);
+        }
+        let bytes = self.codecs.decode(Cow::Borrowed(&stored), Size::AtMost(self.bytes))?;
+        Ok(StoredBytes::Owned(bytes.into_owned()))
     }
 
     /// Returns the number of bytes of the encoded index.
@@ -143,9 +184,9 @@ impl Shard {
         (index.iter().zip(&self.grid).map(|(at, n)| at / n).collect(), to_usize(within))
     }
 
-    /// Returns the place of the index in a shard of `size` bytes, which may not be more than [`bytes`](Self::bytes).
+    /// Returns the place of the index in a shard of `size` bytes. Refuses a shard that is too large.
     pub(crate) fn index_range(&self, size: u64) -> Decoded<Range<u64>> {
-        Size::AtMost(to_usize(self.bytes)).check(size, "its file has")?;
+        Size::AtMost(self.bytes).check(size, "its file has")?;
         let bytes = self.index_bytes() as u64;
         let rest = size
             .checked_sub(bytes)
@@ -153,18 +194,19 @@ impl Shard {
         Ok(if self.index_first { 0..bytes } else { rest..size })
     }
 
-    /// Decodes the index of a shard of `size` bytes. Refuses entries that overlap the index or each other, as in a truncated file, and
-    /// chunks that are too large.
-    pub(crate) fn index(&self, encoded: &[u8], size: u64) -> Decoded<Box<[u8]>> {
-        let index = match self.index_crc {
-            true => crc32c(Cow::Borrowed(encoded)).map_err(|fault| fault.in_part("shard index"))?,
-            false => Cow::Borrowed(encoded),
-        };
+    /// Checks the index of a shard of `size` bytes. Refuses entries that overlap the index or each other, as in a truncated file, and chunks
+    /// that are too large.
+    pub(crate) fn check(&self, index: &[u8], size: u64) -> Decoded<()> {
+        if self.index_crc {
+            crc32c(Cow::Borrowed(index)).map_err(|fault| fault.in_part("shard index"))?;
+        }
         let place = self.index_range(size)?;
         let body = if self.index_first { place.end..size } else { 0..place.start };
         let mut ranges = Vec::new();
+        let memory = |_| Fault::Memory((self.count * size_of::<Range<u64>>()) as u64);
+        ranges.try_reserve_exact(self.count).map_err(memory)?;
         for number in 0..self.count {
-            let Some((offset, length)) = self.entry(&index, number) else { continue };
+            let Some((offset, length)) = self.entry(index, number) else { continue };
             let within = |&end: &u64| offset >= body.start && end <= body.end;
             let end = offset.checked_add(length).filter(within).ok_or_else(|| {
                 format!("the shard index claims {length} bytes at {offset}, where {body:?} are inner chunks")
@@ -175,8 +217,27 @@ impl Shard {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         match ranges.windows(2).find(|pair| pair[1].start < pair[0].end) {
             Some(pair) => Err(format!("inner chunks at {:?} and {:?} overlap", pair[0], pair[1]).into()),
-            None => Ok(index.into()),
+            None => Ok(()),
         }
+    }
+
+    /// Returns the index of a whole shard, which it checks.
+    pub(crate) fn index<'a>(&self, shard: &'a [u8]) -> Decoded<&'a [u8]> {
+        let index = slice(shard, self.index_range(shard.len() as u64)?);
+        self.check(index, shard.len() as u64)?;
+        Ok(index)
+    }
+
+    /// Returns the bytes of a chunk in a whole shard whose index was checked, by the chunk's number; `None` if the shard does not hold it.
+    pub(crate) fn chunk<'a>(&self, shard: &'a [u8], number: usize) -> Decoded<Option<&'a [u8]>> {
+        let index = slice(shard, self.index_range(shard.len() as u64)?);
+        Ok(self.range(index, number).map(|place| slice(shard, place)))
+    }
+
+    /// Returns the maximum number of bytes of memory that reading an index takes, besides that of the index if it is kept.
+    pub(crate) fn index_scratch(&self) -> u64 {
+        // These are the ranges of the chunks, and an index that was dropped while another thread looks at it.
+        2 * self.index_bytes() as u64
     }
 
     /// Returns the offset and the length of a chunk, by its number within the shard; `None` if the shard does not hold it.
@@ -187,7 +248,7 @@ impl Shard {
         (offset != u64::MAX || length != u64::MAX).then_some((offset, length))
     }
 
-    /// Returns the place of a chunk in its shard, by its number and a decoded [`index`](Self::index); `None` if the shard does not hold it.
+    /// Returns the place of a chunk in its shard, by its number and an index that was checked; `None` if the shard does not hold it.
     pub(crate) fn range(&self, index: &[u8], number: usize) -> Option<Range<u64>> {
         self.entry(index, number).map(|(offset, length)| offset..offset + length)
     }

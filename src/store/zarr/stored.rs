@@ -18,7 +18,7 @@ use super::{
     guard::{Decoded, Fault, Size, buffer},
     json,
     metadata::{self, Metadata},
-    shard::{Index, Indexes, Shard, slice},
+    shard::{Index, Indexes, Shard},
 };
 use crate::{
     DecodedChunk, Error, FetchedChunk, LookedFor, OpenChunk, Result, Shards, WholeShard,
@@ -37,6 +37,14 @@ pub(crate) struct StoredArray {
     looked: Looked,
     /// The indexes of shards, if chunks are in these.
     indexes: Indexes,
+    /// True if chunks in shards can be read by their ranges.
+    reads_ranges: bool,
+}
+
+/// A shard that is read as a whole, whose index was checked, and its name.
+struct Whole {
+    name: String,
+    bytes: StoredBytes,
 }
 
 /// The chunks that the storage had, among the fetched chunks.
@@ -54,7 +62,11 @@ impl StoredArray {
         let path = json::path_within(&**storage, path)?;
         let metadata = metadata::read(&**storage, &path)?;
         let (name, storage) = (storage.place(&path), Arc::clone(storage));
-        Ok(Self { name, path, storage, metadata, looked: Looked::default(), indexes: Indexes::default() })
+        let is_by_ranges = metadata.shard.as_ref().is_some_and(|shard| !shard.is_encoded());
+        let reads_ranges = is_by_ranges
+            && storage.reads_ranges(&join(&path, "zarr.json")).map_err(|source| Error::io(&name, source))?;
+        let (looked, indexes) = (Looked::default(), Indexes::default());
+        Ok(Self { name, path, storage, metadata, looked, indexes, reads_ranges })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -72,7 +84,7 @@ impl StoredArray {
     }
 
     /// Reads the bytes of one chunk; the result has no bytes if the chunk is missing. If chunks are in shards, reads a range of the shard,
-    /// or the `whole` shard.
+    /// or the `whole` shard, which is read for this chunk alone if it is not given and chunks cannot be read by ranges.
     pub(crate) fn fetch(&self, index: &[u64], whole: Option<&WholeShard>) -> Decoded<FetchedChunk> {
         let grid = self.metadata.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
@@ -81,7 +93,7 @@ impl StoredArray {
         let start = Instant::now();
         let bytes = match &self.metadata.shard {
             Some(shard) => self.get_from(shard, index, whole)?,
-            None => self.look(index, |key| self.get(key))?,
+            None => self.look(index, |name| self.get(name))?,
         };
         if bytes.is_none() {
             let number =
@@ -92,10 +104,10 @@ impl StoredArray {
         Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
     }
 
-    /// Looks for the value of a chunk or shard under the name that the metadata give. Until one is found so, this also tries the
+    /// Looks for the value of a chunk or shard, by its name within the array. That is the name that the metadata give. Until one is found so, this also tries the
     /// [other](Metadata::other_keys) name: some writers of version 2 have omitted `dimension_separator`.
     fn look<T>(&self, index: &[u64], look: impl Fn(&str) -> Decoded<Option<T>>) -> Decoded<Option<T>> {
-        let look = |keys: &ChunkKeyEncoding| look(&join(&self.path, keys.encode(index).as_str()));
+        let look = |keys: &ChunkKeyEncoding| look(keys.encode(index).as_str());
         let Looked { there, other_names, .. } = &self.looked;
         let mut found = look(&self.metadata.keys)?;
         if found.is_none()
@@ -109,10 +121,15 @@ impl StoredArray {
         Ok(found)
     }
 
+    /// Returns the key of a value, by its name within the array.
+    fn key(&self, name: &str) -> String {
+        join(&self.path, name)
+    }
+
     /// Reads a value; `None` if there is none.
-    fn get(&self, key: &str) -> Decoded<Option<StoredBytes>> {
+    fn get(&self, name: &str) -> Decoded<Option<StoredBytes>> {
         let most = self.metadata.value_bytes();
-        match self.storage.get(key, most) {
+        match self.storage.get(&self.key(name), most) {
             Ok(Value::Bytes(bytes)) => Ok(Some(bytes)),
             Ok(Value::Absent) => Ok(None),
             Ok(Value::Large(bytes)) => Err(Size::AtMost(to_usize(most)).exceeded(bytes, "its file has")),
@@ -120,70 +137,86 @@ impl StoredArray {
         }
     }
 
-    /// Reads a chunk from its shard: from `whole`, if the shard is read as a whole, or else by its range.
+    /// Reads a chunk from its shard: from the `whole` shard, or else by its range.
     fn get_from(
         &self,
         shard: &Shard,
         index: &[u64],
         whole: Option<&WholeShard>,
     ) -> Decoded<Option<StoredBytes>> {
-        let (outer, number) = shard.find(index);
-        let known = self.indexes.known(shard, &outer);
-        let place = || {
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut whole = whole.map(WholeShard::bytes);
-            if known.is_none() || matches!((&*known, &whole), (Some(Some(_)), Some(whole)) if whole.is_none())
-            {
-                // If the index was dropped, it is read anew, but not the shard.
-                let whole = whole.as_deref_mut().filter(|whole| whole.is_none());
-                *known = Some(self.index_of(shard, &outer, whole)?);
-            }
-            let Some(Some(Index { key, chunks })) = &*known else { return Ok(None) };
-            let Some(place) = shard.range(chunks, number) else { return Ok(None) };
-            let Some(whole) = whole.as_deref().and_then(Option::as_deref) else {
-                let key = key.clone();
-                drop(known);
-                return self.range(&key, place).map(Some);
-            };
-            let part = whole.get(to_usize(place.start)..to_usize(place.end)).ok_or("it has changed")?;
-            let mut bytes = buffer(part.len())?;
-            bytes.extend_from_slice(part);
-            Ok(Some(StoredBytes::Owned(bytes)))
+        let ((outer, number), alone) = (shard.find(index), WholeShard::default());
+        let Some(whole) = whole.or((!self.reads_ranges).then_some(&alone)) else {
+            let Some((name, place)) = self.place(shard, &outer, number)? else { return Ok(None) };
+            return self.range(&name, place).map(Some).map_err(in_shard(&name));
         };
-        place().map_err(|fault: Fault| fault.in_part(&format!("shard {}", self.metadata.keys.encode(&outer))))
+        let whole = whole.read(|| self.whole(shard, &outer)).as_ref().map_err(Fault::clone)?;
+        let Some(Whole { name, bytes }) = whole else { return Ok(None) };
+        let copy = || {
+            let Some(chunk) = shard.chunk(bytes, number)? else { return Ok(None) };
+            let mut copy = buffer(chunk.len())?;
+            copy.extend_from_slice(chunk);
+            Ok(Some(StoredBytes::Owned(copy)))
+        };
+        copy().map_err(in_shard(name))
     }
 
-    /// Reads the index of a shard: by its range, or as a part of the `whole` shard, which then is there. `None` if there is no shard.
-    fn index_of(
-        &self,
-        shard: &Shard,
-        outer: &[u64],
-        whole: Option<&mut Option<StoredBytes>>,
-    ) -> Decoded<Option<Index>> {
-        if let Some(whole) = whole {
-            let found = self.look(outer, |key| Ok(self.get(key)?.map(|bytes| (key.to_owned(), bytes))))?;
-            let Some((key, bytes)) = found else { return Ok(None) };
-            let size = bytes.len() as u64;
-            let chunks = shard.index(slice(&bytes, shard.index_range(size)?), size)?;
-            *whole = Some(bytes);
-            return Ok(Some(Index { key, chunks }));
+    /// Reads a whole shard, and checks its index; `None` if there is no shard.
+    fn whole(&self, shard: &Shard, outer: &[u64]) -> Decoded<Option<Whole>> {
+        self.look(outer, |name| {
+            let read = || {
+                let Some(stored) = self.get(name)? else { return Ok(None) };
+                let bytes = metadata::guarded(|| shard.decode(stored))?;
+                shard.index(&bytes)?;
+                Ok(Some(Whole { name: name.to_owned(), bytes }))
+            };
+            read().map_err(in_shard(name))
+        })
+    }
+
+    /// Returns the name of a shard and the place of one of its chunks, by the shard's index, which is read if it is not known. `None` if
+    /// there is no shard, or if the shard does not hold the chunk.
+    fn place(&self, shard: &Shard, outer: &[u64], number: usize) -> Decoded<Option<(String, Range<u64>)>> {
+        let known = self.indexes.known(shard, outer);
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Storage that answers late is not asked for sizes; it notices changes itself.
+        if let Some(Index { name, size, .. }) = &*known
+            && self.storage.fetches() == 0
+            && self.size(name).map_err(in_shard(name))? != Some(*size)
+        {
+            *known = None;
         }
-        let size = |key: &str| match self.storage.size(key) {
-            Ok(size) => Ok(size.map(|size| (key.to_owned(), size))),
-            Err(error) => Err(unread(&error, 0)),
-        };
-        let Some((key, size)) = self.look(outer, size)? else { return Ok(None) };
-        let encoded = self.range(&key, shard.index_range(size)?)?;
-        Ok(Some(Index { key, chunks: shard.index(&encoded, size)? }))
+        if known.is_none() {
+            *known = self.index_of(shard, outer)?;
+        }
+        let Some(Index { name, chunks, .. }) = &*known else { return Ok(None) };
+        Ok(shard.range(chunks, number).map(|place| (name.clone(), place)))
+    }
+
+    /// Reads the index of a shard by its range, and checks it; `None` if there is no shard.
+    fn index_of(&self, shard: &Shard, outer: &[u64]) -> Decoded<Option<Index>> {
+        self.look(outer, |name| {
+            let read = || {
+                let Some(size) = self.size(name)? else { return Ok(None) };
+                let chunks = self.range(name, shard.index_range(size)?)?;
+                shard.check(&chunks, size)?;
+                Ok(Some(Index { name: name.to_owned(), size, chunks }))
+            };
+            read().map_err(in_shard(name))
+        })
+    }
+
+    /// Returns the number of bytes of a value; `None` if there is none.
+    fn size(&self, name: &str) -> Decoded<Option<u64>> {
+        self.storage.size(&self.key(name)).map_err(|error| format!("cannot be read: {error}").into())
     }
 
     /// Reads the bytes of a value that are in a range.
-    fn range(&self, key: &str, range: Range<u64>) -> Decoded<StoredBytes> {
+    fn range(&self, name: &str, range: Range<u64>) -> Decoded<StoredBytes> {
         let len = range.end - range.start;
         if len == 0 {
             return Ok(StoredBytes::Owned(Vec::new()));
         }
-        match self.storage.get_range(key, range) {
+        match self.storage.get_range(&self.key(name), range) {
             Ok(Value::Bytes(bytes)) if bytes.len() as u64 == len => Ok(bytes),
             Ok(_) => Err("it is gone, or cut short".into()),
             Err(error) => Err(unread(&error, len)),
@@ -199,7 +232,7 @@ impl StoredArray {
     pub(crate) fn open_chunk(&self, index: &[u64]) -> Option<OpenChunk> {
         let bytes = self.metadata.spec.bytes() as u64;
         let open = |keys: &ChunkKeyEncoding| {
-            let value = self.storage.open_value(&join(&self.path, keys.encode(index).as_str()));
+            let value = self.storage.open_value(&self.key(keys.encode(index).as_str()));
             value.filter(|(_, range)| range.end - range.start == bytes)
         };
         let Looked { there, other_names, .. } = &self.looked;
@@ -220,8 +253,16 @@ impl StoredArray {
     pub(crate) fn shards(&self) -> Option<Shards> {
         let shard = self.metadata.shard.as_ref()?;
         let shards = self.metadata.grid().into_iter().zip(&shard.grid).map(|(n, chunks)| n.div_ceil(*chunks));
-        let index_bytes = Indexes::most_bytes(shard, shards.fold(1, u64::saturating_mul));
-        Some(Shards { chunks: shard.grid.clone(), bytes: shard.bytes, index_bytes })
+        let indexes = Indexes::most_bytes(shard, shards.fold(1, u64::saturating_mul));
+        let are_whole = !self.reads_ranges;
+        let index_bytes = if are_whole { 0 } else { indexes };
+        Some(Shards { chunks: shard.grid.clone(), bytes: shard.whole_bytes(), index_bytes, are_whole })
+    }
+
+    /// Returns the maximum number of bytes of memory that fetching and decoding a chunk takes besides its bytes as stored and as decoded.
+    pub(crate) fn scratch(&self) -> u64 {
+        let Metadata { codecs, spec, shard, .. } = &self.metadata;
+        codecs.scratch(spec).saturating_add(shard.as_ref().map_or(0, Shard::index_scratch))
     }
 
     /// Decodes one fetched chunk; returns `None` if it is missing. If `leave` is true, bit planes of one-byte elements stay, and are
@@ -255,6 +296,11 @@ impl StoredArray {
             }
         }
     }
+}
+
+/// Returns a function that adds a shard's name to its faults.
+fn in_shard(name: &str) -> impl Fn(Fault) -> Fault {
+    move |fault| fault.in_part(&format!("shard {name}"))
 }
 
 /// Returns the fault of a value, or of a part of it with at most `bytes` bytes, that cannot be read.

@@ -152,6 +152,7 @@ impl ArrayWriter {
             ZarrFormat::V3 => metadata::parse_v3(spec.metadata(&spec.attributes)),
         });
         let metadata = parsed.map_err(refuse)?;
+        metadata::check_chunk(spec.tile_shape(), metadata.spec.size).map_err(refuse)?;
         let tiles = spec.grid().iter().fold(1, |tiles: u64, &n| tiles.saturating_mul(n));
         if tiles > MAX_TILES {
             return Err(refuse(format!("{tiles} tiles are more than {MAX_TILES}")));
@@ -217,11 +218,10 @@ impl ArrayWriter {
             let is_whole = *element != Element::Text || column::is_text(&self.metadata, &bytes);
             return if is_whole { Ok(()) } else { Err("its strings are damaged".into()) };
         };
-        let size = tile.len() as u64;
-        let index = shard.index(slice(tile, shard.index_range(size)?), size)?;
+        let index = shard.index(tile)?;
         let grid: Vec<u64> = extent.iter().zip(chunk_shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
         (0..grid.iter().product()).try_for_each(|at| {
-            let place = shard.range(&index, shard.find(&index_at(at, &grid)).1);
+            let place = shard.range(index, shard.find(&index_at(at, &grid)).1);
             decode(slice(tile, place.ok_or("a chunk is missing from it")?)).map(drop)
         })
     }

@@ -12,7 +12,7 @@ use super::{
     node::Node,
     stored::StoredArray,
 };
-use crate::{Budget, Error, Result, WholeShard, extent::to_usize, store::Storage};
+use crate::{Budget, Error, Result, Shards, WholeShard, extent::to_usize, store::Storage};
 
 /// The maximum number of elements in one row.
 const MAX_ROW: u64 = 1 << 16;
@@ -130,9 +130,15 @@ impl Column {
         let need = if is_text {
             4 * 4 * count
         } else {
-            2 * bytes + codecs.fetched(spec) + codecs.scratch(spec) + 8 * count
+            2 * bytes + codecs.fetched(spec) + array.scratch() + 8 * count
         };
+        let shard =
+            shards.as_ref().map_or([1; 2], |of| [of.chunks[0], of.chunks.get(1).copied().unwrap_or(1)]);
+        // Shards of the same rows are read whole, if there is room for them, or if they have to be.
+        let of_rows = |of: &Shards| of.bytes.saturating_mul(grid[1].div_ceil(shard[1]));
+        let (must, of_rows) = shards.as_ref().map_or((false, 0), |of| (of.are_whole, of_rows(of)));
         let mut need = need + shards.as_ref().map_or(0, |shards| shards.index_bytes);
+        need = need.saturating_add(if must { of_rows } else { 0 });
         let chunks = grid[0].saturating_mul(grid[1]);
         let mut held = chunks.saturating_mul(size_of::<Option<Values>>() as u64);
         let most = held.saturating_add(chunks.saturating_mul(bytes + 8 * count)).saturating_add(need);
@@ -140,13 +146,9 @@ impl Column {
         if peak > allowed {
             return over(most);
         }
-        // Shards of the same rows are read whole, if there is room for them.
-        let shard =
-            shards.as_ref().map_or([1; 2], |of| [of.chunks[0], of.chunks.get(1).copied().unwrap_or(1)]);
-        let shards = shards.map_or(0, |of| of.bytes.saturating_mul(grid[1].div_ceil(shard[1])));
         let mut whole = Vec::new();
-        let are_whole = shards > 0 && most.saturating_add(shards) <= allowed;
-        need += if are_whole { shards } else { 0 };
+        let are_whole = must || of_rows > 0 && most.saturating_add(of_rows) <= allowed;
+        need += if are_whole && !must { of_rows } else { 0 };
         for (down, right) in (0..grid[0]).flat_map(|down| (0..grid[1]).map(move |right| (down, right))) {
             if are_whole && right == 0 && down % shard[0] == 0 {
                 whole = (0..grid[1].div_ceil(shard[1])).map(|_| WholeShard::default()).collect();
