@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, to_usize};
+use teatime::{
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, Shards, StoredType, WholeShard, to_usize,
+};
 
 /// Returns true if a call of `alleles` alleles fits a matrix of that ploidy: haploid calls among diploid ones count twice.
 pub(super) fn fits(alleles: u64, ploidy: u64) -> bool {
@@ -82,6 +84,11 @@ impl OfPloidy {
         self.array.shape()[2].div_ceil(self.array.chunk_shape()[2])
     }
 
+    /// True if the stored chunks of a call are in one shard, where they are in shards.
+    fn is_in_shard(&self) -> bool {
+        self.array.shards().is_none_or(|of| of.chunks[2] >= self.deep())
+    }
+
     /// Returns the indices of the stored chunks that hold the calls of the chunk at `index`.
     fn parts(&self, index: &[u64]) -> Result<Vec<[u64; 3]>> {
         let &[row, column, 0] = index else {
@@ -155,6 +162,25 @@ impl ChunkedArray for OfPloidy {
 
     fn fetches(&self) -> usize {
         self.array.fetches()
+    }
+
+    fn shards(&self) -> Option<Shards> {
+        let of = self.array.shards()?;
+        let [rows, columns, bytes] = match self.is_in_shard() {
+            true => [of.chunks[0], of.chunks[1], of.bytes],
+            // One shard after another is read for a chunk if there is no other way.
+            false if of.are_whole => [1, 1, of.bytes],
+            false => [1, 1, u64::MAX],
+        };
+        Some(Shards { chunks: vec![rows, columns, 1], bytes, ..of })
+    }
+
+    fn fetch_from(&self, shard: &WholeShard, index: &[u64]) -> Result<FetchedChunk> {
+        if !self.is_in_shard() {
+            return self.fetch(index);
+        }
+        let parts = self.parts(index)?.into_iter().map(|index| self.array.fetch_from(shard, &index));
+        Ok(FetchedChunk { parts: parts.collect::<Result<_>>()?, ..FetchedChunk::default() })
     }
 
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {

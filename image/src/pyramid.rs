@@ -64,6 +64,7 @@ fn reduce_as<T: Mean>(
     let spare = run.memory.fit_host(least.saturating_add(each))?.left(device).host;
     let ahead = plan.ahead(threads).min(spare / 2);
     let at_once = (1 + (spare - ahead) / each.max(1)).min(threads);
+    plan.hold_shards(spare - ahead - (at_once - 1) * each);
 
     let written = to.tiles().map(|index| to.is_written(&index)).collect::<Result<Vec<_>>>()?;
     let tiles = written.len() as u64;

@@ -62,26 +62,33 @@ impl Plan {
         part.elements().saturating_mul(size).saturating_add(TRACKING)
     }
 
-    /// Returns the shard of a chunk that is read, and the number of the shard's chunks that are; `None` if these are less than half of those
-    /// it has within its array.
-    pub(super) fn mostly_wanted(&self, array: usize, index: &[u64]) -> Option<(ShardOf, u64)> {
-        let shards = self.shards(array)?;
-        let (x, mut shard) = (self.array(array), Vec::new());
-        let (mut wanted, mut there) = (1, 1);
-        for (axis, (at, n)) in index.iter().zip(&shards.chunks).enumerate() {
-            let number = at / n;
-            let chunks = number * n..x.shape()[axis].div_ceil(x.chunk_shape()[axis]).min((number + 1) * n);
-            wanted *= match axis.checked_sub(1) {
-                Some(across) => within(&self.across(array)[across], &chunks, |chunk| *chunk),
-                None => {
-                    let of = |band: &Band| (band.array, band.chunk_row);
-                    within(self.bands(), &((array, chunks.start)..(array, chunks.end)), of)
-                }
-            };
+    /// Returns the shard of a chunk, if the array's chunks are in shards.
+    pub(super) fn shard_of(&self, array: usize, index: &[u64]) -> Option<ShardOf> {
+        let chunks = &self.shards(array)?.chunks;
+        Some((array, index.iter().zip(chunks).map(|(at, n)| at / n).collect()))
+    }
+
+    /// Returns the number of a shard's chunks that are read and are not kept, and of all that the shard has within its array.
+    pub(super) fn wanted_of(&self, (array, shard): &ShardOf) -> [u64; 2] {
+        let Some(shards) = self.shards(*array) else { return [0; 2] };
+        let x = self.array(*array);
+        let (mut bands, mut offsets, mut there) = (0..0, vec![0], 1);
+        for (axis, (at, n)) in shard.iter().zip(&shards.chunks).enumerate() {
+            let chunks = at * n..x.shape()[axis].div_ceil(x.chunk_shape()[axis]).min((at + 1) * n);
             there *= chunks.end - chunks.start;
-            shard.push(number);
+            let Some(axis) = axis.checked_sub(1) else {
+                let of = |band: &Band| (band.array, band.chunk_row);
+                bands = within(self.bands(), &((*array, chunks.start)..(*array, chunks.end)), of);
+                continue;
+            };
+            let across = &self.across(*array)[axis];
+            let places = within(across, &chunks, |chunk| *chunk);
+            let along = |at: &usize| places.clone().map(|place| at * across.len() + place).collect::<Vec<_>>();
+            offsets = offsets.iter().flat_map(along).collect();
         }
-        (2 * wanted >= there).then_some(((array, shard), wanted))
+        let bands = &self.bands()[bands];
+        let numbers = bands.iter().flat_map(|band| offsets.iter().map(|at| band.chunk + at));
+        [self.kept.lacking(numbers), there]
     }
 
     /// Returns the array of chunk `number`, and the chunk's index in the array's grid.
@@ -94,8 +101,8 @@ impl Plan {
     }
 }
 
-/// Returns the number of items whose keys, which ascend, are in a range.
-fn within<T, K: Ord>(items: &[T], range: &Range<K>, key: impl Fn(&T) -> K) -> u64 {
+/// Returns the places of the items whose keys, which ascend, are in a range.
+fn within<T, K: Ord>(items: &[T], range: &Range<K>, key: impl Fn(&T) -> K) -> Range<usize> {
     let before = |end: &K| items.partition_point(|item| key(item) < *end);
-    (before(&range.end) - before(&range.start)) as u64
+    before(&range.start)..before(&range.end)
 }

@@ -143,7 +143,8 @@ impl StoredMatrix {
     pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
         // The budget that is left is for the tensor.
         self.drop_kept();
-        let ([bytes, _], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
+        let ([bytes, left], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
+        self.plan.hold_shards(left);
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
         self.lock().add(&stats);
         Ok(loaded)
@@ -185,7 +186,9 @@ impl StoredMatrix {
         f: &mut dyn FnMut(u64, &Tensor<R>) -> Result<()>,
     ) -> Result<()> {
         let ([bytes, left], cancel) = (self.bytes(columns, &pass.run().memory)?, &pass.run().cancel);
-        self.plan.keep_chunks(if pass.is_last() { left.min(self.plan.kept_bytes()) } else { left });
+        let kept = left.min(if pass.is_last() { self.plan.kept_bytes() } else { self.plan.most_kept() });
+        self.plan.keep_chunks(kept);
+        self.plan.hold_shards(left - kept);
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
         blocks.reuse(&self.slots);
         if self.shape.contains(&0) {

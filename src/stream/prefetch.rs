@@ -1,8 +1,8 @@
 //! Chunks that are read ahead and held, with a bound on their bytes.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
-    sync::{Arc, Weak, mpsc},
+    collections::{HashMap, VecDeque},
+    sync::{Arc, mpsc},
     time::Instant,
 };
 
@@ -10,16 +10,16 @@ use rayon::ThreadPool;
 
 use super::{
     Digests, Plan, StreamStats,
-    chunks::ShardOf,
     kept::is_worth_keeping,
     part::HeldChunk,
     plan::{TRACKING, decoded_bytes},
     planes::takes_planes,
     schedule::{Parts, Schedule, release},
+    shards::HeldShards,
     stages::{Decoded, DecodedPart, Job, Key, Stages},
 };
 use crate::{
-    Cancel, Device, Error, OpenChunk, Result, WholeShard,
+    Cancel, Device, Error, OpenChunk, Result,
     fresh::{CHUNKS, Room},
     waiting::awaited,
 };
@@ -50,12 +50,7 @@ pub(super) struct Prefetch<'a> {
     waiting: VecDeque<(u64, usize)>,
     /// The chunks that were started and are still held.
     slots: HashMap<Key, Slot>,
-    /// The shards of which most is wanted, each with the number of its chunks that are still to be started. Those that are not read as a whole
-    /// are `None`.
-    shards: HashMap<ShardOf, (Option<Arc<WholeShard>>, u64)>,
-    /// The shards that are held as a whole, and their maximum number.
-    whole: Vec<Weak<WholeShard>>,
-    most_whole: usize,
+    shards: HeldShards,
     /// The number of started chunks that have not arrived.
     coming: usize,
     /// For each chunk, true once it was started.
@@ -117,9 +112,7 @@ impl<'a> Prefetch<'a> {
             next: 0,
             waiting: VecDeque::new(),
             slots: HashMap::new(),
-            shards: HashMap::new(),
-            whole: Vec::new(),
-            most_whole: at_once.shards,
+            shards: HeldShards::new(at_once.shards),
             coming: 0,
             seen: vec![false; plan.chunks()],
             digests: None,
@@ -226,7 +219,10 @@ impl<'a> Prefetch<'a> {
                 let bytes = self.plan.bytes_of(chunk, &parts);
                 // Chunks that open hold no memory, but are read ahead by the system.
                 let is_far = first > step + 1 && self.plan.is_in_place(self.plan.chunk(chunk).0);
-                if is_far || first > step && self.held.saturating_add(bytes) > self.bytes {
+                let is_full = first > step
+                    && (self.held.saturating_add(bytes) > self.bytes
+                        || !self.shards.has_room(self.plan, chunk));
+                if is_far || is_full {
                     return;
                 }
                 self.load(key, parts, bytes);
@@ -242,7 +238,7 @@ impl<'a> Prefetch<'a> {
         self.coming += 1;
         let (array, index) = self.plan.chunk(key.1);
         let again = std::mem::replace(&mut self.seen[key.1], true);
-        let whole = if again { None } else { self.whole_shard(array, &index) };
+        let whole = self.shards.of(self.plan, key.1, again);
         self.slots.insert(
             key,
             Slot { chunk: None, is_converted: false, array, parts, bytes, arrived: 0, again, open: None },
@@ -262,30 +258,6 @@ impl<'a> Prefetch<'a> {
             sender: self.sender.clone(),
         };
         self.stages.start(&self.pool, job, self.ahead);
-    }
-
-    /// Returns the shard of a chunk that is started for the first time, if the shard is to be read as a whole.
-    fn whole_shard(&mut self, array: usize, index: &[u64]) -> Option<Arc<WholeShard>> {
-        if self.most_whole == 0 {
-            return None;
-        }
-        let (shard, wanted) = self.plan.mostly_wanted(array, index)?;
-        let mut entry = match self.shards.entry(shard) {
-            Entry::Occupied(entry) => entry,
-            Entry::Vacant(entry) => {
-                self.whole.retain(|whole| whole.strong_count() > 0);
-                let whole = (self.whole.len() < self.most_whole).then(Arc::default);
-                self.whole.extend(whole.as_ref().map(Arc::downgrade));
-                entry.insert_entry((whole, wanted))
-            }
-        };
-        let (whole, left) = entry.get_mut();
-        let whole = whole.clone();
-        *left -= 1;
-        if *left == 0 {
-            entry.remove();
-        }
-        whole
     }
 
     /// Frees the parts of a step's chunks that no later box of its strip needs.
