@@ -347,7 +347,7 @@ pub(super) fn whole_basis(samples: u64, options: &PcaOptions) -> u64 {
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use teatime::{ChunkedArray, DecodedChunk, FetchedChunk, StoredType};
+    use teatime::{ChunkedArray, DecodedChunk, FetchedChunk, Shards, StoredType};
 
     use super::*;
     use crate::Genotypes;
@@ -371,6 +371,55 @@ pub(super) mod tests {
         }
         fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
             Err(Error::chunk("long", index, "a plan reads nothing"))
+        }
+    }
+
+    /// The same in storage that answers late, in shards of 2 GiB or in none.
+    #[derive(Debug)]
+    struct Late(Long, bool);
+
+    impl ChunkedArray for Late {
+        fn name(&self) -> &str {
+            "late"
+        }
+        fn shape(&self) -> &[u64] {
+            self.0.shape()
+        }
+        fn chunk_shape(&self) -> &[u64] {
+            self.0.chunk_shape()
+        }
+        fn dtype(&self) -> StoredType {
+            self.0.dtype()
+        }
+        fn fetches(&self) -> usize {
+            4
+        }
+        fn shards(&self) -> Option<Shards> {
+            let of = Shards { chunks: vec![10, 1], bytes: 2 << 30, index_bytes: 0, are_whole: false };
+            self.1.then_some(of)
+        }
+        fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
+            self.0.decode(index, fetched)
+        }
+    }
+
+    /// Genotypes stay in the same place if chunks are in shards, which are read as a whole only if memory is left.
+    #[test]
+    fn shards_change_no_residency() {
+        let readers = [false, true].map(|in_shards| reader(Late(Long([10_000_000, 50]), in_shards)));
+        let mut memory = Memory::new(&readers[0].device, &Run::default()).unwrap();
+        memory.shared = false;
+        let least = Memory::total(&readers[0], Needs::default());
+        let ahead = readers[0].plan.ahead(memory.threads);
+        let wishes = Wishes { again: true, ..Wishes::default() };
+        for (more, residency) in [(3 * kept_bytes(&readers[0]), Residency::Host), (0, Residency::Store)] {
+            memory.budget =
+                Budget::default().host(least.host + ahead + more).device(least.device + (100 << 20));
+            let found = readers.each_ref().map(|reader| {
+                let allowed = memory.allow(reader, Needs::default(), wishes).unwrap();
+                (allowed.residency, allowed.reading.prefetch)
+            });
+            assert_eq!((found[0].0, found[1]), (residency, found[0]));
         }
     }
 

@@ -206,3 +206,48 @@ impl ChunkedArray for OfPloidy {
         })
     }
 }
+
+#[cfg(all(test, feature = "zarr"))]
+mod tests {
+    use teatime::{
+        MissingChunk,
+        store::{ArraySpec, ArrayWriter, Folder, ZarrArray},
+    };
+
+    use super::*;
+
+    /// Chunks come from a shard that is read as a whole as they come one by one.
+    #[test]
+    fn chunks_of_whole_shards() {
+        let scratch = tempfile::tempdir().unwrap();
+        let storage = Arc::new(Folder::new(scratch.path()));
+        for (name, chunk, alleles, shards) in [
+            ("deep", [2, 2, 1], 3, [2, 2, 1]),
+            ("flat", [2, 2, 3], 3, [2, 2, 1]),
+            ("apart", [2, 2, 1], 1, [1, 1, 1]),
+        ] {
+            let spec = ArraySpec::new(StoredType::I8, &[8, 4, 3], &chunk).shard_shape(vec![4, 4, alleles]);
+            let writer = ArrayWriter::create(storage.clone(), name, spec).unwrap();
+            for index in writer.tiles() {
+                let of = |at: u64| i8::try_from((at + 3 * index[0] + index[2]) % 3).unwrap();
+                let tile: Vec<i8> = (0..16 * alleles).map(of).collect();
+                writer.write(&index, &tile).unwrap();
+            }
+            writer.finish().unwrap();
+            let stored: Arc<dyn ChunkedArray> =
+                Arc::new(ZarrArray::open(scratch.path(), name, MissingChunk::Error).unwrap());
+            let calls = OfPloidy::filled(&stored, 4).unwrap();
+            let (of, bytes) = (calls.shards().unwrap(), stored.shards().unwrap().bytes);
+            assert_eq!(
+                (&*of.chunks, of.bytes),
+                (&shards[..], if name == "apart" { u64::MAX } else { bytes })
+            );
+            let whole = WholeShard::default();
+            for index in [[0, 0, 0], [1, 1, 0], [0, 1, 0]] {
+                let fetched = calls.fetch_from(&whole, &index).unwrap();
+                let found = calls.decode(&index, fetched).unwrap().bytes;
+                assert_eq!(found, calls.read_chunk(&index).unwrap().bytes, "{name}");
+            }
+        }
+    }
+}

@@ -83,7 +83,8 @@ impl Plan {
             };
             let across = &self.across(*array)[axis];
             let places = within(across, &chunks, |chunk| *chunk);
-            let along = |at: &usize| places.clone().map(|place| at * across.len() + place).collect::<Vec<_>>();
+            let along =
+                |at: &usize| places.clone().map(|place| at * across.len() + place).collect::<Vec<_>>();
             offsets = offsets.iter().flat_map(along).collect();
         }
         let bands = &self.bands()[bands];

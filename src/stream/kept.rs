@@ -88,7 +88,8 @@ impl KeptChunks {
 
 /// Returns the bytes of memory of a chunk and its entry.
 fn bytes(chunk: &FetchedChunk) -> u64 {
-    memory_of(chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)) + chunk.parts.iter().map(bytes).sum::<u64>()
+    memory_of(chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+        + chunk.parts.iter().map(bytes).sum::<u64>()
 }
 
 /// Returns the number of bytes of memory that a kept chunk of so many bytes takes.

@@ -281,6 +281,27 @@ fn chunks_of_shards_are_ranges() {
     assert_eq!(shards().len(), 1);
 }
 
+/// From a server that sends no ranges, a pass reads each shard as a whole, once, however large it is.
+#[test]
+fn shards_without_ranges() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (rows, columns) = (2400, 2000);
+    let spec =
+        ArraySpec::new(StoredType::F32, &[rows, columns], &[300, 500]).shard_shape(vec![rows, columns]);
+    let writer = ArrayWriter::create(Arc::new(Folder::new(scratch.path())), "x", spec).unwrap();
+    let values: Vec<f32> = (0..rows * columns).map(|i| (i % 1001) as f32).collect();
+    assert!(size_of_val(&*values) > PARTED);
+    writer.write(&[0, 0], &values).unwrap();
+    writer.finish().unwrap();
+    let server = Server::of(scratch.path());
+    ["x/zarr.json", "x/c/0/0"].into_iter().for_each(|key| server.answer(key, Answer::Whole, 99));
+    let array = ZarrArray::open(&server.url, "x", MissingChunk::Error).unwrap();
+    assert!(array.shards().unwrap().are_whole);
+    assert!(elements(array) == values);
+    let requests = server.requests();
+    assert_eq!(requests.iter().filter(|request| request.contains("/x/c/0/0")).count(), 1, "{requests:?}");
+}
+
 /// Documents and names come from consolidated metadata, and nothing is asked for that these do not name.
 #[test]
 fn consolidated_metadata_stand_in() {

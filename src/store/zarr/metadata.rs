@@ -337,7 +337,9 @@ impl Metadata {
 
     /// Returns the maximum number of bytes of a stored value: of a chunk, or of a shard if there are shards.
     pub(crate) fn value_bytes(&self) -> u64 {
-        self.shard.as_ref().map_or_else(|| self.codecs.encoded_cap(&self.spec) as u64, |shard| shard.stored_bytes)
+        self.shard
+            .as_ref()
+            .map_or_else(|| self.codecs.encoded_cap(&self.spec) as u64, |shard| shard.stored_bytes)
     }
 }
 

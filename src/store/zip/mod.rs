@@ -302,9 +302,11 @@ impl Storage for ZipStorage {
     fn reads_ranges(&self, key: &str) -> io::Result<bool> {
         let name = self.name(key)?;
         let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let is_document =
-            |entry: &Entry| DOCUMENTS.contains(&entry.name.rsplit_once('/').map_or(&*entry.name, |(_, name)| name));
-        Ok(self.is_plain || !self.below(folder).iter().any(|entry| entry.is_deflated() && !is_document(entry)))
+        let is_document = |entry: &Entry| {
+            DOCUMENTS.contains(&entry.name.rsplit_once('/').map_or(&*entry.name, |(_, name)| name))
+        };
+        Ok(self.is_plain
+            || !self.below(folder).iter().any(|entry| entry.is_deflated() && !is_document(entry)))
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {

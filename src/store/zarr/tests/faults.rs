@@ -289,13 +289,14 @@ fn shard_indices() {
         let why = of_shard(&sharded(false, chunk), case);
         assert!(why.starts_with("shard c/0/1: ") && why.contains(words), "{case}: {why}");
     }
-    for (case, chunk) in [
-        ("missing", shard(&[None, inner[1].clone(), None, inner[3].clone()], false)),
-        ("a claim inside", shard(&[Some(zstd_claim(1 << 50)), None, None, None], false)),
-        ("a bomb inside", shard(&[Some(zstd(&vec![0; 1 << 24])), None, None, None], false)),
-        ("of no bytes", shard(&[Some(vec![]), None, None, None], false)),
+    for (case, chunk, words) in [
+        ("missing", shard(&[None, inner[1].clone(), None, inner[3].clone()], false), "it is missing"),
+        ("a claim inside", shard(&[Some(zstd_claim(1 << 50)), None, None, None], false), "expected 6"),
+        ("a bomb inside", shard(&[Some(zstd(&vec![0; 1 << 24])), None, None, None], false), "expected 6"),
+        ("of no bytes", shard(&[Some(vec![]), None, None, None], false), "zstd"),
     ] {
-        of_shard(&sharded(false, chunk), case);
+        let why = of_shard(&sharded(false, chunk), case);
+        assert!(why.contains(words), "{case}: {why}");
     }
     let with_crc = shard(&inner, true);
     let flipped = patched(&with_crc, with_crc.len() - 10, &[with_crc[with_crc.len() - 10] ^ 4]);
@@ -350,7 +351,7 @@ fn flipped_bytes_never_panic() {
         // This calls the code below the one that catches panics, which would hide them.
         let array = scratch.open("a").unwrap();
         let Metadata { codecs, spec, shard, .. } = &array.metadata;
-        let mut numbers = Numbers(1000 + case as u64);
+        let (mut numbers, mut count) = (Numbers(1000 + case as u64), 0);
         for round in 0..4000 {
             let mut bytes = good.clone();
             for _ in 0..1 + numbers.below(3) {
@@ -361,9 +362,8 @@ fn flipped_bytes_never_panic() {
             }
             let leave = numbers.below(2) == 0;
             let places = shard.as_ref().map_or(Ok(vec![0..bytes.len() as u64]), |shard| {
-                let size = bytes.len() as u64;
-                let index = shard.index(slice(&bytes, shard.index_range(size)?), size)?;
-                Ok::<_, Fault>((0..4).filter_map(|number| shard.range(&index, number)).collect())
+                let index = shard.index(&bytes)?;
+                Ok::<_, Fault>((0..4).filter_map(|number| shard.range(index, number)).collect())
             });
             let chunks = places.into_iter().flatten().map(|place| slice(&bytes, place));
             for (mut decoded, planes) in
@@ -371,7 +371,9 @@ fn flipped_bytes_never_panic() {
             {
                 planes.map_or(Ok(()), |planes| planes.undo(&mut decoded)).unwrap();
                 assert_eq!(decoded.len(), spec.bytes(), "store {case}, round {round}");
+                count += 1;
             }
         }
+        assert!(count > 0, "store {case}");
     }
 }

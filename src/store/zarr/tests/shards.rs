@@ -1,6 +1,13 @@
 //! Tests of shards: which bytes are read of them, and in what memory.
 
-use std::{io, ops::Range, sync::Mutex};
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
 
 use super::*;
 use crate::{
@@ -16,6 +23,11 @@ use crate::{
 struct Noted {
     map: Map,
     asked: Mutex<Vec<(String, Option<Range<u64>>)>>,
+    /// True if it answers late, and if it reads parts of values.
+    is_late: bool,
+    reads_ranges: bool,
+    /// True while no value is read.
+    is_broken: AtomicBool,
 }
 
 impl Storage for Noted {
@@ -23,7 +35,19 @@ impl Storage for Noted {
         self.map.place(key)
     }
 
+    fn fetches(&self) -> usize {
+        if self.is_late { 2 } else { 0 }
+    }
+
+    fn reads_ranges(&self, _: &str) -> io::Result<bool> {
+        Ok(self.reads_ranges)
+    }
+
     fn get(&self, key: &str, most: u64) -> io::Result<Got> {
+        if self.is_broken.load(SeqCst) {
+            self.asked.lock().unwrap().push((key.to_owned(), None));
+            return Err(io::Error::other("no route"));
+        }
         self.asked.lock().unwrap().push((key.to_owned(), None));
         self.map.get(key, most)
     }
@@ -34,6 +58,9 @@ impl Storage for Noted {
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        if self.is_broken.load(SeqCst) {
+            return Err(io::Error::other("no route"));
+        }
         self.map.size(key)
     }
 
@@ -42,34 +69,36 @@ impl Storage for Noted {
     }
 }
 
-/// Returns the array `a` of a scratch folder, and its storage.
+/// Returns the array `a` of a scratch folder, and its storage, which answers late and reads ranges.
 fn noted(scratch: &Scratch) -> (Arc<ZarrArray>, Arc<Noted>) {
-    let noted = Arc::new(Noted { map: Map::of(scratch.path()), asked: Mutex::default() });
+    noted_as(scratch, true, true)
+}
+
+fn noted_as(scratch: &Scratch, is_late: bool, reads_ranges: bool) -> (Arc<ZarrArray>, Arc<Noted>) {
+    let (map, is_broken) = (Map::of(scratch.path()), AtomicBool::new(false));
+    let noted = Arc::new(Noted { map, asked: Mutex::default(), is_late, reads_ranges, is_broken });
     let storage = Arc::clone(&noted) as Arc<dyn Storage>;
     let array = Arc::new(ZarrArray::open_in(&storage, "a", MissingChunk::Error).unwrap());
     noted.asked.lock().unwrap().clear();
     (array, noted)
 }
 
-/// Makes a pass over some rows, in blocks of 4, within the least memory and `more`. Returns the elements, and the ranges of shards, or
-/// whole shards, that were read.
-fn pass(
-    scratch: &Scratch,
-    rows: Range<u64>,
-    more: fn(&Plan) -> u64,
-) -> (Vec<u8>, Vec<Range<u64>>, Vec<String>) {
-    let (array, noted) = noted(scratch);
+/// Plans a pass over some rows, in blocks of 4.
+fn plan(array: &Arc<ZarrArray>, rows: Range<u64>) -> Plan {
     let rows = Arc::new(Selection::new("pass", "rows", [rows], array.shape()[0]).unwrap());
-    let plan =
-        Plan::new(vec![array], rows, None, Arc::new(AsStored(StoredType::U8)), &[Along::each(4)]).unwrap();
-    let bytes = plan.largest_need() + more(&plan);
-    let mut blocks = Blocks::new(&plan, cpu(), 4, bytes, &Cancel::default()).unwrap();
+    let array = Arc::clone(array) as Arc<dyn ChunkedArray>;
+    Plan::new(vec![array], rows, None, Arc::new(AsStored(StoredType::U8)), &[Along::each(4)]).unwrap()
+}
+
+/// Makes a pass within the least memory. Returns the elements, and the ranges of shards, or whole shards, that were read.
+fn read(plan: &Plan, noted: &Noted) -> (Vec<u8>, Vec<Range<u64>>, Vec<String>) {
+    let mut blocks = Blocks::new(plan, cpu(), 4, plan.largest_need(), &Cancel::default()).unwrap();
     let mut all = Vec::new();
     while let Some(mut block) = blocks.next_block().unwrap() {
         all.extend_from_slice(block.bytes());
     }
     let (mut ranges, mut whole) = (Vec::new(), Vec::new());
-    for (key, range) in noted.asked.lock().unwrap().iter().cloned() {
+    for (key, range) in noted.asked.lock().unwrap().drain(..) {
         match range {
             Some(range) => ranges.push(range),
             None => whole.push(key),
@@ -77,6 +106,14 @@ fn pass(
     }
     whole.sort();
     (all, ranges, whole)
+}
+
+/// Makes a pass over some rows within the least memory, and `room` for whole shards.
+fn pass(scratch: &Scratch, rows: Range<u64>, room: u64) -> (Vec<u8>, Vec<Range<u64>>, Vec<String>) {
+    let (array, noted) = noted(scratch);
+    let plan = plan(&array, rows);
+    plan.hold_shards(room);
+    read(&plan, &noted)
 }
 
 /// Writes an array of [60, 8] bytes in shards of [32, 8], each with 16 chunks of [4, 4]; the last has 14 within the array.
@@ -106,7 +143,7 @@ fn what_is_read_of_shards() {
     for (rows, indexes, chunks) in
         [(0..4, 1, 2), (5..7, 1, 2), (0..12, 1, 6), (20..40, 2, 10), (56..60, 1, 2)]
     {
-        let (elements, ranges, whole) = pass(&scratch, rows.clone(), |_| 1 << 30);
+        let (elements, ranges, whole) = pass(&scratch, rows.clone(), 1 << 30);
         assert_eq!(elements, of(rows.clone()), "{rows:?}");
         let found = ranges.iter().filter(|range| is_index(range)).count();
         assert_eq!((found, ranges.len() - found, whole.len()), (indexes, chunks, 0), "{rows:?}");
@@ -119,14 +156,14 @@ fn what_is_read_of_shards() {
         (44..60, 0, &["a/c/1/0"]),
         (12..44, 6, &["a/c/0/0"]),
     ] {
-        let (elements, ranges, whole) = pass(&scratch, rows.clone(), |_| 1 << 30);
+        let (elements, ranges, whole) = pass(&scratch, rows.clone(), 1 << 30);
         assert_eq!(
             (elements.as_slice(), whole),
             (of(rows.clone()), shards.iter().map(ToString::to_string).collect())
         );
         assert_eq!(ranges.iter().filter(|range| !is_index(range)).count(), chunks, "{rows:?}");
     }
-    let (elements, ranges, whole) = pass(&scratch, 0..60, |_| 0);
+    let (elements, ranges, whole) = pass(&scratch, 0..60, 0);
     assert_eq!((elements, ranges.len(), whole.len()), (all, 2 + 30, 0));
 }
 
@@ -141,14 +178,103 @@ fn whole_shards_are_within_memory() {
         [1, 2].map(|value| shard(&[vec![value; 8], vec![value; 8], vec![value; 8]].map(Some), true));
     scratch.array("a", &v3(&[6, 8], &[6, 4], "uint8", codecs), &[("c/0/0", left), ("c/0/1", right)]);
     let all: Vec<u8> = (0..6).flat_map(|_| [1, 1, 1, 1, 2, 2, 2, 2]).collect();
-    fn ahead(plan: &Plan) -> u64 {
-        plan.ahead(cpu().pool().unwrap().current_num_threads() as u64)
-    }
-    let (elements, ranges, whole) =
-        pass(&scratch, 0..6, |plan| ahead(plan) - plan.array(0).shards().unwrap().bytes);
+    let (array, _) = noted(&scratch);
+    let shard = array.shards().unwrap().bytes;
+    let (elements, ranges, whole) = pass(&scratch, 0..6, 2 * shard - 1);
     assert_eq!((&elements, ranges.len(), &*whole), (&all, 4, &["a/c/0/0".to_owned()][..]));
-    let (elements, ranges, whole) = pass(&scratch, 0..6, ahead);
-    assert_eq!((elements, ranges.len(), whole.len()), (all, 0, 2));
+    let (elements, ranges, whole) = pass(&scratch, 0..6, 2 * shard);
+    assert_eq!((&elements, ranges.len(), whole.len()), (&all, 0, 2));
+    let held = [shard - 1, shard, 2 * shard - 1, u64::MAX].map(|room| plan(&array, 0..6).hold_shards(room));
+    assert_eq!(held, [0, shard, shard, 2 * shard]);
+    // Local files are read by ranges.
+    let (array, noted) = noted_as(&scratch, false, true);
+    let plan = plan(&array, 0..6);
+    assert_eq!(plan.hold_shards(u64::MAX), 0);
+    let (elements, ranges, whole) = read(&plan, &noted);
+    assert_eq!((elements, ranges.len(), whole.len()), (all, 8, 0));
+}
+
+/// Chunks that an earlier pass kept are not wanted of a shard.
+#[test]
+fn chunks_that_are_kept_are_not_wanted() {
+    let (scratch, all) = numbered();
+    let (array, noted) = noted(&scratch);
+    let plan = plan(&array, 0..60);
+    // Room for 9 of the first shard's 16 chunks, each of which takes a page and an entry.
+    plan.keep_chunks(9 * (4096 + 256));
+    let (elements, ranges, whole) = read(&plan, &noted);
+    assert_eq!((&elements, ranges.len(), whole.len()), (&all, 2 + 30, 0));
+    plan.hold_shards(u64::MAX);
+    let (elements, ranges, whole) = read(&plan, &noted);
+    assert_eq!((&elements, ranges.len(), &*whole), (&all, 16 - 9, &["a/c/1/0".to_owned()][..]));
+}
+
+/// Where storage does not read ranges, or the bytes of shards are encoded, a pass reads each shard once, in memory that is counted, and a
+/// chunk by itself reads the shard.
+#[test]
+fn shards_that_are_always_whole() {
+    let (plain, all) = numbered();
+    let encoded = Scratch::new();
+    let mut metadata: Value =
+        serde_json::from_slice(&fs::read(plain.path().join("a/zarr.json")).unwrap()).unwrap();
+    let codec = json!({ "name": "zstd", "configuration": { "level": 3, "checksum": false } });
+    metadata["codecs"].as_array_mut().unwrap().extend([codec, json!("crc32c")]);
+    let keys = ["c/0/0", "c/1/0"];
+    let shards = keys.map(|key| (key, crc(zstd(&fs::read(plain.path().join("a").join(key)).unwrap()))));
+    encoded.array("a", &metadata, &shards);
+    let by_ranges = plan(&noted(&plain).0, 0..60).largest_need();
+    for (scratch, is_late, reads_ranges) in
+        [(&plain, true, false), (&plain, false, false), (&encoded, true, true), (&encoded, false, true)]
+    {
+        let (array, noted) = noted_as(scratch, is_late, reads_ranges);
+        let shards = array.shards().unwrap();
+        assert!(shards.are_whole && shards.index_bytes == 0);
+        let plan = plan(&array, 0..60);
+        // No box has rows of both shards, and no indexes are kept.
+        let beside = by_ranges + shards.bytes - plan.largest_need();
+        assert_eq!(beside, 2 * (16 * 16 + 4 + 384));
+        let (elements, ranges, whole) = read(&plan, &noted);
+        assert_eq!(
+            (&elements, ranges.len(), &*whole),
+            (&all, 0, &["a/c/0/0", "a/c/1/0"].map(String::from)[..])
+        );
+        assert_eq!(array.read_chunk(&[8, 1]).unwrap().bytes[..4], all[32 * 8 + 4..][..4]);
+        assert_eq!(noted.asked.lock().unwrap().drain(..).collect::<Vec<_>>(), [("a/c/1/0".to_owned(), None)]);
+    }
+    // Damage is found before a chunk is read.
+    let [(_, mut shard), _] = shards;
+    shard[9] ^= 1;
+    encoded.put("a/c/0/0", shard);
+    let error = noted(&encoded).0.read_chunk(&[0, 0]).unwrap_err().to_string();
+    assert!(error.contains("chunk [0, 0]: shard c/0/0: the crc32c"), "{error}");
+}
+
+/// A shard that is written anew, or comes later, is read as it is; a whole shard that cannot be read is asked for once.
+#[test]
+fn shards_that_change_or_fail() {
+    let (scratch, _) = numbered();
+    let (array, noted) = noted_as(&scratch, false, true);
+    let first = array.read_chunk(&[0, 0]).unwrap().bytes;
+    let chunk = |byte: u8| Some(vec![byte; 16]);
+    // The chunk is at another place now.
+    noted.map.set("a/c/0/0", shard(&[vec![chunk(5), chunk(6)], vec![None; 14]].concat(), true));
+    assert_eq!((array.read_chunk(&[0, 1]).unwrap().bytes, first[0]), (vec![6; 16], 0));
+    noted.map.remove("a/c/0/0");
+    let fill = |array: &ZarrArray| array.fetch(&[0, 1]).unwrap().bytes.is_none();
+    assert!(fill(&array) && fill(&array));
+    noted.map.set("a/c/0/0", shard(&[vec![None, chunk(7)], vec![None; 14]].concat(), true));
+    assert_eq!(array.read_chunk(&[0, 1]).unwrap().bytes, [7; 16]);
+    noted.is_broken.store(true, SeqCst);
+    let error = array.read_chunk(&[8, 0]).unwrap_err().to_string();
+    assert!(error.contains("chunk [8, 0]: shard c/1/0: cannot be read: no route"), "{error}");
+    let whole = WholeShard::default();
+    noted.asked.lock().unwrap().clear();
+    for index in [[8, 0], [9, 1]] {
+        let error = array.fetch_from(&whole, &index).unwrap_err().to_string();
+        let words = format!("chunk {index:?}: shard c/1/0: cannot be read: no route");
+        assert!(error.contains(&words), "{error}");
+    }
+    assert_eq!(noted.asked.lock().unwrap().len(), 1);
 }
 
 /// A pass over shards takes the memory of a pass over their chunks, and that of the indexes.
@@ -170,15 +296,11 @@ fn memory_is_by_chunk() {
         Plan::of_rows(vec![array], rows, None, convert, 32).unwrap()
     };
     let (sharded, plain) = (plan("a"), plan("b"));
+    // The index is kept, and takes twice as much while it is read.
     let index = sharded.largest_need() - plain.largest_need();
-    assert!((16 << 10..17 << 10).contains(&index), "{index}");
+    assert!((48 << 10..49 << 10).contains(&index), "{index}");
     assert!(sharded.largest_need() < 256 << 10);
-    // Memory for a whole shard is used only if nothing else needs it.
-    assert!(sharded.ahead(2) > plain.ahead(2) + (1 << 20));
-    let shards = |bytes| sharded.at_once(2, 32, bytes).shards;
-    let [least, bytes] = [sharded.largest_need() + plain.ahead(2), sharded.array(0).shards().unwrap().bytes];
-    assert_eq!((shards(least + bytes - 1), shards(least + bytes)), (0, 1));
-    assert_eq!(shards(sharded.largest_need() + sharded.ahead(2)), 1);
+    assert!(sharded.ahead(2) - plain.ahead(2) <= 4 << 14);
     let mut blocks = Blocks::new(&sharded, cpu(), 32, sharded.largest_need(), &Cancel::default()).unwrap();
     for row in 0..32_usize {
         let mut block = blocks.next_block().unwrap().unwrap();
@@ -195,30 +317,26 @@ fn indexes_are_bounded() {
         "chunk_shape": [1], "codecs": [{ "name": "bytes" }], "index_codecs": index_codecs(false),
         "index_location": "start",
     }}]);
-    let count = 1_u64 << 20;
-    let mut first = vec![0xff; 16 << 20];
-    first[..16].copy_from_slice(&[(16_u64 << 20).to_le_bytes(), 1_u64.to_le_bytes()].concat());
-    first.push(7);
-    scratch.array(
-        "a",
-        &v3(&[2 * count], &[count], "uint8", codecs),
-        &[("c/0", first.clone()), ("c/1", first)],
-    );
+    // Two indexes of 8 MB are kept.
+    let (count, bytes) = (500_000_u64, 8_000_000_u64);
+    let mut shard = vec![0xff; to_usize(bytes)];
+    shard[..16].copy_from_slice(&[bytes.to_le_bytes(), 1_u64.to_le_bytes()].concat());
+    shard.push(7);
+    let shards = ["c/0", "c/1", "c/2"].map(|key| (key, shard.clone()));
+    scratch.array("a", &v3(&[3 * count], &[count], "uint8", codecs), &shards);
     let (array, noted) = noted(&scratch);
-    for (index, read) in [(0, 1), (0, 1), (count, 2), (count, 2), (0, 3)] {
-        assert_eq!(array.read_chunk(&[index]).unwrap().bytes, [7]);
+    for (shard, read) in [(0, 1), (0, 1), (1, 2), (0, 2), (2, 3), (1, 3), (0, 4)] {
+        assert_eq!(array.read_chunk(&[shard * count]).unwrap().bytes, [7]);
         let asked = noted.asked.lock().unwrap();
-        let indexes = asked.iter().filter(|(_, range)| *range == Some(0..16 << 20));
-        assert_eq!(indexes.count(), read, "{index}");
+        let indexes = asked.iter().filter(|(_, range)| *range == Some(0..bytes));
+        assert_eq!(indexes.count(), read, "{shard}");
     }
-    // A whole shard stays where its index was dropped.
-    let whole = WholeShard::default();
-    for index in [0, count, 0] {
-        let fetched = if index == 0 { array.fetch_from(&whole, &[0]) } else { array.fetch(&[index]) };
-        assert_eq!(fetched.unwrap().bytes.as_deref(), Some(&[7][..]));
-    }
-    assert_eq!(noted.asked.lock().unwrap().iter().filter(|(_, range)| range.is_none()).count(), 1);
-    assert_eq!(array.shards().unwrap().index_bytes, (16 << 20) + 384);
+    assert_eq!(array.shards().unwrap().index_bytes, 2 * (bytes + 384));
+    // The index of a whole shard is in the shard.
+    let (array, noted) = self::noted(&scratch);
+    let fetched = array.fetch_from(&WholeShard::default(), &[0]).unwrap();
+    assert_eq!(fetched.bytes.as_deref(), Some(&[7][..]));
+    assert_eq!(*noted.asked.lock().unwrap(), [("a/c/0".to_owned(), None)]);
 }
 
 /// Arrays that zarr-python wrote have the same elements from whole shards, from ranges, from a zip archive, and as strict arrays say which

@@ -431,6 +431,14 @@ fn what_cannot_be_written_leaves_nothing() {
     assert_eq!(writer.left().count(), 8);
 }
 
+/// A tile that memory could not hold is refused, though the chunks of a shard are small.
+#[test]
+fn shards_that_are_too_large() {
+    let spec = ArraySpec::new(StoredType::U8, &[1 << 40], &[1 << 20]).shard_shape(vec![1 << 40]);
+    let error = ArrayWriter::create(folder(&Scratch::new()), "a", spec).unwrap_err().to_string();
+    assert!(error.contains("1099511627776 bytes each, more than 2147483648"), "{error}");
+}
+
 /// The metadata matches what other readers expect.
 #[test]
 fn metadata_as_zarr_has_them() {
