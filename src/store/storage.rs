@@ -97,8 +97,8 @@ pub trait Storage: fmt::Debug + Send + Sync {
         Ok(Value::Bytes(StoredBytes::Shared(part.into())))
     }
 
-    /// True if [`get_range`](Self::get_range) reads parts of values without the rest of them: of the value of `key`, and of those beside and
-    /// below it. By default it is false. Shards are then read as a whole.
+    /// True if [`get_range`](Self::get_range) reads parts of values without the rest of them: of the value of `key`, and of those beside
+    /// and below it. By default it is false. Shards are then read as a whole.
     ///
     /// # Errors
     /// See [`get`](Self::get).

@@ -88,7 +88,7 @@ impl Plan {
             offsets = offsets.iter().flat_map(along).collect();
         }
         let bands = &self.bands()[bands];
-        let numbers = bands.iter().flat_map(|band| offsets.iter().map(|at| band.chunk + at));
+        let numbers = bands.iter().flat_map(|band| offsets.iter().map(move |at| band.chunk + at));
         [self.kept.lacking(numbers), there]
     }
 

@@ -12,8 +12,8 @@ use crate::WholeShard;
 #[derive(Debug)]
 pub(super) struct HeldShards {
     whole: Whole,
-    /// The shards of which most is wanted, each with the number of its chunks that are still to be started. Those that are not read as a whole
-    /// are `None`.
+    /// The shards of which chunks are wanted, each with the number of its chunks that are still to be started. Those that are not read as a
+    /// whole are `None`.
     wanted: HashMap<ShardOf, (Option<Arc<WholeShard>>, u64)>,
     /// Shards of arrays that are always read as a whole; the one that was used last is at the end.
     recent: VecDeque<(ShardOf, Arc<WholeShard>)>,
@@ -54,7 +54,7 @@ impl HeldShards {
         self.recent.iter().any(|(held, _)| Some(held) == shard.as_ref()) || self.whole.has_room(of.bytes)
     }
 
-    /// Returns the shard of a chunk that is started, if the shard is to be read as a whole. `again` is true if the chunk was started before.
+    /// Returns the shard of a chunk that is started, if the shard is read as a whole. `again` is true if the chunk was started before.
     pub(super) fn of(&mut self, plan: &Plan, chunk: usize, again: bool) -> Option<Arc<WholeShard>> {
         let (array, index) = plan.chunk(chunk);
         let (of, shard) = (plan.shards(array)?, plan.shard_of(array, &index)?);
@@ -71,7 +71,7 @@ impl HeldShards {
             self.recent.push_back(held);
             return Some(whole);
         }
-        if again || self.whole.room < of.bytes {
+        if again || plan.holds_whole() || self.whole.room < of.bytes {
             return None;
         }
         let mut entry = match self.wanted.entry(shard) {

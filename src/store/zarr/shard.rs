@@ -228,7 +228,7 @@ impl Shard {
         Ok(index)
     }
 
-    /// Returns the bytes of a chunk in a whole shard whose index was checked, by the chunk's number; `None` if the shard does not hold it.
+    /// Returns the bytes of a chunk in a whole shard whose index was checked, by the chunk's number; `None` if the shard lacks it.
     pub(crate) fn chunk<'a>(&self, shard: &'a [u8], number: usize) -> Decoded<Option<&'a [u8]>> {
         let index = slice(shard, self.index_range(shard.len() as u64)?);
         Ok(self.range(index, number).map(|place| slice(shard, place)))

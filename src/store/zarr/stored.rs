@@ -104,8 +104,8 @@ impl StoredArray {
         Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
     }
 
-    /// Looks for the value of a chunk or shard, by its name within the array. That is the name that the metadata give. Until one is found so, this also tries the
-    /// [other](Metadata::other_keys) name: some writers of version 2 have omitted `dimension_separator`.
+    /// Looks for the value of a chunk or shard, by its name within the array, under the name that the metadata give. Until one is found so,
+    /// this also tries the [other](Metadata::other_keys) name: some writers of version 2 have omitted `dimension_separator`.
     fn look<T>(&self, index: &[u64], look: impl Fn(&str) -> Decoded<Option<T>>) -> Decoded<Option<T>> {
         let look = |keys: &ChunkKeyEncoding| look(keys.encode(index).as_str());
         let Looked { there, other_names, .. } = &self.looked;

@@ -97,17 +97,19 @@ impl Plan {
         let across = |array: usize| {
             let shards = whole(array)?;
             let along = |(axis, n): (usize, &u64)| {
-                let of = |number| self.pieces(array, axis, number).chunks.into_iter().map(|chunk| chunk / n);
-                let count = (0..self.count(axis)).map(|number| of(number).collect::<BTreeSet<_>>().len());
-                count.max().unwrap_or(0) as u64
+                let of = |number| {
+                    let chunks = self.pieces(array, axis, number).chunks;
+                    chunks.chunk_by(|a, b| a / n == b / n).count() as u64
+                };
+                (0..self.count(axis)).map(of).max().unwrap_or(0)
             };
             let axes = shards.chunks.iter().enumerate().skip(1);
             Some(axes.map(along).fold(shards.bytes, u64::saturating_mul))
         };
-        let across: Vec<Option<u64>> = (0..self.arrays()).map(across).collect();
-        if across.iter().all(Option::is_none) {
+        if !self.holds_whole() {
             return 0;
         }
+        let across: Vec<Option<u64>> = (0..self.arrays()).map(across).collect();
         let along = Along { size: rows.max(1), ..self.along[0] };
         let rows_of_shards = |number: u64| {
             let of = |(band, _): (usize, Range<u64>)| {
@@ -120,9 +122,14 @@ impl Plan {
         (0..along.count(self.rows())).map(rows_of_shards).max().unwrap_or(0)
     }
 
-    /// Lets passes of the plan read shards as a whole of which they want at least half of the chunks, in at most `most` bytes of host memory
-    /// that nothing else takes. Returns the bytes that they may take, which are no more than they have use for. By default they take none.
-    /// Shards on local disks, whose parts are read as fast, are not read so.
+    /// True if shards of some array are always read as a whole. Those of others are not then.
+    pub(in crate::stream) fn holds_whole(&self) -> bool {
+        self.shards.iter().flatten().any(|shards| shards.are_whole)
+    }
+
+    /// Lets passes of the plan read shards as a whole of which they want at least half of the chunks, in at most `most` bytes of host
+    /// memory that nothing else takes. Returns the bytes that they may take, which are no more than they have use for. By default they take
+    /// none. Shards that are always read as a whole are then read ahead. Shards are read so only from storage with [high latency](crate::ChunkedArray::fetches), since others send parts as fast.
     pub fn hold_shards(&self, most: u64) -> u64 {
         let [bytes, shards] = self.whole_shards();
         let room = most.checked_div(bytes).unwrap_or(0).min(shards) * bytes;
@@ -134,10 +141,8 @@ impl Plan {
     /// follows the other.
     fn whole_shards(&self) -> [u64; 2] {
         let shards = (0..self.arrays()).filter_map(|array| Some((array, self.shards(array)?)));
-        if shards.clone().any(|(_, shards)| shards.are_whole) {
-            return [0; 2];
-        }
-        let shards = shards.filter(|(array, _)| self.array(*array).fetches() > 0);
+        let whole = self.holds_whole();
+        let shards = shards.filter(|(array, of)| of.are_whole == whole && self.array(*array).fetches() > 0);
         shards.fold([0; 2], |[bytes, most], (array, shards)| {
             let rows = self.bands().chunk_by(|a, b| {
                 a.array == b.array && a.chunk_row / shards.chunks[0] == b.chunk_row / shards.chunks[0]

@@ -147,8 +147,8 @@ impl Boxes<'_> {
         Ok(Candidate { plan, left, on_device: needs.on(device).device })
     }
 
-    /// Returns the number of boxes of this size that are written concurrently, with `left` bytes of host memory, and the bytes that they take
-    /// of these.
+    /// Returns the number of boxes of this size that are written concurrently, with `left` bytes of host memory, and the bytes that they
+    /// take of these.
     fn writers(&self, size: &[u64], threads: u64, left: u64) -> (u64, u64) {
         let tiles = tiles(size, &self.tile);
         let core = size.iter().product::<u64>() * self.written;
