@@ -129,7 +129,8 @@ impl Plan {
 
     /// Lets passes of the plan read shards as a whole of which they want at least half of the chunks, in at most `most` bytes of host
     /// memory that nothing else takes. Returns the bytes that they may take, which are no more than they have use for. By default they take
-    /// none. Shards that are always read as a whole are then read ahead. Shards are read so only from storage with [high latency](crate::ChunkedArray::fetches), since others send parts as fast.
+    /// none. Shards that are always read as a whole are read ahead in it. It has a use only for storage with
+    /// [high latency](crate::ChunkedArray::fetches), since other storage sends parts as fast.
     pub fn hold_shards(&self, most: u64) -> u64 {
         let [bytes, shards] = self.whole_shards();
         let room = most.checked_div(bytes).unwrap_or(0).min(shards) * bytes;
