@@ -1,7 +1,6 @@
 // Sums of blocks: sums[i, j] += block[i, j] for each block in order. A sum is an f64, or two f32: the nearest f32, and the remainder.
 // Grid: linear, one block per WG elements.
-// Bindings: 0 blocks (rows, cols) of f32 read, which are `step` apart; 1 sums, of two f32 or an f64 each, read and written; 2 params,
-// starts in elements and sums.
+// Bindings: 0 blocks (rows, cols) of f32 read; 1 sums, of two f32 or an f64 each, read and written; 2 params, starts in elements and sums.
 // Constants: WG.
 // Hardware: WG / 4 threads with four elements each, which are a row of threads apart, so that every access is of whole lines and eight
 // loads are in flight at once (see scale_columns).

@@ -1,7 +1,7 @@
 //! A chain that stays on the device: it standardises columns, decomposes the matrix, and finds the nearest of each row's scores.
 //!
-//! Of a matrix of 6,000 x 2,000 (48 MB), decomposed in ten passes, such a chain transfers 0.8 MB besides the matrix and the result, and 2.7 MB
-//! on a device that does not compute in f64: the vectors of each pass. These bytes grow with the columns, and hardly with the rows.
+//! Such a chain transfers 0.8 MB besides the matrix and the result for a matrix of 6,000 x 2,000 (48 MB) in ten passes, and 2.7 MB on a device
+//! that does not compute in f64: the vectors of each pass. These bytes grow with the columns, and hardly with the rows.
 //!
 //! `cargo run --release --example 8_resident_chain`
 

@@ -1,6 +1,5 @@
 // Matrix product: c[m, n] (+)= op(a)[m, k] op(b)[k, n] in f32, decoded as it is loaded.
-// Grid: one workgroup per TILE x TILE block of c; x = blocks of columns, y = blocks of rows, z = products of `depth` terms each, which
-// are c_step apart.
+// Grid: one workgroup per TILE x TILE block of c; x = blocks of columns, y = blocks of rows, z = products, of `depth` terms each.
 // Bindings: 0 a read; 1 b read; 2 c (rows of ldc) f32 read_write; 3 params, strides and starts in elements.
 // Constants: TILE 64; TRANS_A a is (k, m); TRANS_B b is (n, k); NARROW a and b are of the types in params, else both f32.
 

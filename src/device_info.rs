@@ -120,6 +120,9 @@ pub struct Limits {
     /// The maximum number of iterations of all loops of one invocation together. Mesa's software Vulkan ends loops at this number without an
     /// error.
     pub(crate) iterations: u32,
+    /// True if each element of a product in f32 is the same sum whatever the product's extents are. False if the cpu's code, or a vendor's
+    /// library, chooses a way by them.
+    pub(crate) same_sums: bool,
     /// True if kernels can compute in f64. All devices can store f64.
     pub f64: bool,
     /// True if kernels can store single bytes instead of whole words.
@@ -202,7 +205,8 @@ pub struct DeviceOptions {
     pub(crate) step: Option<u64>,
     /// Sets `Limits::fill`, and marks the number of multiprocessors as unknown, for benchmarks. Packed products stay the same to the bit.
     pub(crate) fill: Option<u32>,
-    /// Sets `Limits::work`, in terms (a multiplication and an addition), for benchmarks. Results stay the same to the bit.
+    /// Sets `Limits::work`, in terms (a multiplication and an addition), for benchmarks. Results of this crate's own kernels stay the same
+    /// to the bit.
     pub(crate) work: Option<u64>,
     /// Fills new memory with NaN and appends guard words, which every read checks; for testing kernels.
     pub checked: bool,

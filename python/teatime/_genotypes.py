@@ -104,7 +104,7 @@ def of_haplotypes(a: Any, ploidy: int | None) -> Any:
 
 
 def genotypes_of(source: Source, ploidy: int | None, name: str, *, first: int = 0, variants: int | None = None) -> Genotypes:
-    """What ``source`` names, as the compiled part takes it."""
+    """The stores that ``source`` names, as the compiled part takes them."""
     if isinstance(source, Genotypes):
         opened = source
     elif isinstance(source, (str, os.PathLike)):

@@ -74,6 +74,7 @@ mod tests {
             work: Limits::SMALL_WORK,
             f64_cost: 1,
             terms: u32::MAX,
+            same_sums: true,
             iterations: u32::MAX,
             f64: false,
             stores_bytes: false,

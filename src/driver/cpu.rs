@@ -109,6 +109,7 @@ impl CpuDriver {
             work: Limits::SMALL_WORK,
             f64_cost: 1,
             terms: Limits::TERMS,
+            same_sums: false,
             iterations: u32::MAX,
             f64: true,
             stores_bytes: true,

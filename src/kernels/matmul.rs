@@ -28,7 +28,7 @@ params! {
         pub(crate) m: u32,
         pub(crate) n: u32,
         pub(crate) k: u32,
-        /// The number of terms of one product: k, or fewer if workgroups along z compute products of consecutive terms, one each.
+        /// The number of terms of each product if workgroups along z compute products of consecutive terms, one each; otherwise 2^32 - 1.
         pub(crate) depth: u32,
         pub(crate) lda: u32,
         pub(crate) ldb: u32,
@@ -170,14 +170,14 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     };
     let (a, b) = (source(a, a_type, p.a0, p.lda, ta), source(b, b_type, p.b0, p.ldb, tb));
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
+    let is_real = [a_type, b_type] == [R::DTYPE; 2];
     let c = &mut c.write::<R>()[p.c0 as usize..];
-    if p.depth < p.k {
-        return multiply_parts([&a, &b], &p, c, cancel);
+    if p.depth < u32::MAX {
+        return multiply_parts([&a, &b], is_real, &p, c, cancel);
     }
     let c = &mut c[..(m - 1) * p.ldc as usize + n];
     // This avoids `from_row_major_slice_with_stride_mut`, which in faer 0.24.4 confuses rows with columns and so writes outside of the slice.
     let c = MatMut::from_column_major_slice_with_stride_mut(c, n, m, p.ldc as usize);
-    let is_real = [a_type, b_type] == [R::DTYPE; 2];
     if m.min(n) <= THIN && !ta && tb && is_real {
         let (a, b, c) = (a.rows::<R>(m, k), b.rows::<R>(n, k), c.transpose_mut());
         let (a, b, c) = if m < n { (b, a, c.transpose_mut()) } else { (a, b, c) };
@@ -219,16 +219,19 @@ fn multiply<R: Scalar>(launch: CpuLaunch<'_>) {
     }
 }
 
-/// Computes a product for each `depth` terms.
+/// Computes a product for each `depth` terms. Unless both operands are of type `R`, the products are computed one after the other, so that
+/// the rows of only one are decoded at a time.
 fn multiply_parts<R: Scalar>(
     [a, b]: [&MatrixSource<'_>; 2],
+    is_real: bool,
     p: &Params,
     c: &mut [R],
     cancel: Option<&Cancel>,
 ) {
     let (m, n, k, depth) = (p.m as usize, p.n as usize, p.k as usize, p.depth as usize);
     let parts = c.par_chunks_mut(p.c_step as usize).zip(pieces(k, depth).collect::<Vec<_>>());
-    parts.for_each(|(c, terms)| {
+    let at_least = if is_real { 1 } else { usize::MAX };
+    parts.with_min_len(at_least).for_each(|(c, terms)| {
         let (a_block, a_stride) = a.block::<R>((0, m), terms);
         let (b_block, b_stride) = b.block::<R>(terms, (0, n));
         let depth = terms.1 - terms.0;

@@ -1,6 +1,6 @@
 //! Sums, sums of squares and counts, over blocks of rows or of columns.
 
-use std::ops::{AddAssign, Mul, Range, Sub};
+use std::ops::{AddAssign, Mul, Range};
 
 use bytemuck::Pod;
 use rayon::prelude::*;
@@ -60,7 +60,7 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 const LANES: usize = 16;
 
 /// A type in which sums are computed: f32 or f64.
-trait Number: Real + Default + PartialOrd + AddAssign + Sub<Output = Self> + Mul<Output = Self> {}
+trait Number: Real + Default + PartialOrd + AddAssign + Mul<Output = Self> {}
 
 impl Number for f32 {}
 impl Number for f64 {}
@@ -133,8 +133,8 @@ fn integers(x: &[i8], missing: bool) -> [u32; 4] {
 #[inline(always)]
 fn add<R: Number>(total: &mut [R; 4], x: R, missing: bool) {
     let zero = R::default();
-    // NaN and infinity give NaN.
-    let finite = x - x == zero;
+    // Zero times NaN or infinity is NaN.
+    let finite = x * zero == zero;
     let ok = finite && !(missing && x < zero);
     let v = if ok { x } else { zero };
     total[0] += v;

@@ -196,9 +196,10 @@ impl BlockSum {
     }
 }
 
-/// The maximum number of elements of a product for which several products are computed at once.
+/// The maximum number of elements, and of rows and of columns, of a product for which several products are computed at once.
 const MOST_ELEMENTS: u64 = 1 << 20;
-/// The maximum number of bytes of such products, and their maximum number. Either number fills any device.
+const LONGEST: u64 = 1 << 14;
+/// The maximum number of bytes of such products, and their maximum number.
 const PRODUCT_BYTES: u64 = 8 << 20;
 const MOST_PRODUCTS: u64 = 8192;
 
@@ -215,7 +216,7 @@ pub(crate) struct InnerSum<R: Real> {
     rule: InnerRule,
 }
 
-/// The rule by which rows are divided among products, which depends on the device and the extents of the product alone.
+/// The rule by which rows are divided among products. All but the number of `products` depend on the device and the extents of a product alone.
 #[derive(Clone, Copy, Debug)]
 struct InnerRule {
     /// The maximum number of terms of one sum in f32, before it is added to other sums.
@@ -239,7 +240,8 @@ impl InnerRule {
         let (limits, elements) = (device.limits(), rows.saturating_mul(cols).max(1));
         let is_thin = elements <= MOST_ELEMENTS.min(depth.saturating_mul(rows + cols));
         let most = limits.room().min(PRODUCT_BYTES) / (4 * elements);
-        let [longest, grid] = [rows.max(cols), u64::from(limits.groups_per_axis) * u64::from(TILE)];
+        let longest = rows.max(cols);
+        let grid = LONGEST.min(u64::from(limits.groups_per_axis) * u64::from(TILE));
         let fits = most > 0 && longest <= grid && 4 * depth * longest <= limits.room();
         if is_thin && fits {
             let products = most.min(MOST_PRODUCTS).min(count.div_ceil(depth)).max(1);
@@ -344,8 +346,8 @@ const DEPTH: u64 = 64;
 
 /// Returns `xᵀ x` for x (m, n): for f32 to about 1e-6 of |x|ᵀ|x|, for f64 in f64. Waits.
 ///
-/// For f32, sums over 64 rows are in f32, and for many columns so are sums of these up to 512 or 1,024 rows, a number that depends on the
-/// shape alone; a [`BlockSum`] adds up the results.
+/// For f32, sums over 64 rows are in f32, and for more than 128 columns so are sums of these up to 256 to 1,024 rows; a [`BlockSum`] adds up
+/// the results.
 pub(crate) fn gram<R: Real>(x: &Tensor<R>) -> Result<Matrix> {
     let ([m, n], device) = (x.matrix("gram")?, x.device());
     let step = if R::DTYPE.is_wide() { u64::MAX } else { n.min(2048).next_power_of_two().max(512) / 2 };

@@ -34,7 +34,7 @@ pub(crate) const DEPTH: u64 = 256;
 /// should lie between 1e-75 and 1e75.
 ///
 /// # Cost
-/// A pass takes a few launches for as many rows as fill the device, and one download of (n, l) at its end, for which it waits.
+/// A pass takes a few launches per block, or for as many blocks as fill a wgpu device, and one download of (n, l) at its end, for which it waits.
 /// [`apply_normal_rows`](LinearMap::apply_normal_rows) downloads nothing if the device computes in f64. In f64, elements of another type are
 /// copied, one block at a time.
 ///
@@ -123,7 +123,7 @@ pub(crate) fn precision<R: Real>(m: u64) -> f64 {
 /// The memory for a column of rows on their way: two blocks in f32, and one in f64.
 pub(super) const ON_THE_WAY: Needs = Needs::host(16 * BLOCK);
 
-/// Rows of `A X` on their way from the device to a sink. The device is a block ahead, so that it need not wait for the host.
+/// Rows of `A X` on their way from the device to a sink. The next rows are copied while the sink takes these.
 #[allow(missing_debug_implementations, reason = "a function has none")]
 pub(crate) struct OnTheWay<'a, 's, R: Real> {
     sink: &'a mut RowSink<'s>,
@@ -171,11 +171,12 @@ pub(crate) fn sum_rule(device: &Device, count: u64) -> [u64; 3] {
     [DEPTH, BLOCK, count.min(at_once::<f32>(device))]
 }
 
-/// Returns the number of rows that are multiplied at once: whole canonical blocks. In f32 they are as many as fill the device with tiles of
-/// a thin product; in f64 the vendor's library divides the work.
+/// Returns the number of rows that are multiplied at once: whole canonical blocks, as many as fill the device with tiles of a thin product; or
+/// one block, where sums depend on the number of rows.
 fn at_once<R: Real>(device: &Device) -> u64 {
-    let rows = if R::DTYPE.is_wide() { 1 } else { u64::from(device.limits().fill) * u64::from(TILE) };
-    rows.next_multiple_of(BLOCK)
+    let limits = device.limits();
+    let fills = !R::DTYPE.is_wide() && limits.same_sums;
+    if fills { (u64::from(limits.fill) * u64::from(TILE)).next_multiple_of(BLOCK) } else { BLOCK }
 }
 
 /// A function that takes the rows of a canonical block, and these rows of `A X`.

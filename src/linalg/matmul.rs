@@ -362,14 +362,14 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let (a_rows, a_col) = if self.op == Op::Tn { (k0..k0 + panel.k, m0) } else { (m0..m0 + panel.m, k0) };
         let (b_rows, b_col) = if self.op == Op::Nt { (n0..n0 + panel.n, k0) } else { (k0..k0 + panel.k, n0) };
         let (a, b) = (self.a.window(a_rows), self.b.window(b_rows));
-        let depth = part.unwrap_or(panel.k);
-        let (first, parts) = (part.map_or(m0, |part| k0 / part * panel.m), panel.k.div_ceil(depth));
+        let parts = part.map_or(1, |part| panel.k.div_ceil(part));
+        let first = part.map_or(m0, |part| k0 / part * panel.m);
         let c = c.window_update(first * ldc..(first + parts * panel.m) * ldc);
         let params = Params {
             m: small(panel.m),
             n: small(panel.n),
             k: small(panel.k),
-            depth: small(depth),
+            depth: part.map_or(u32::MAX, small),
             lda: small(self.a.cols()),
             ldb: small(self.b.cols()),
             ldc: small(ldc),

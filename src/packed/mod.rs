@@ -114,7 +114,7 @@ fn check_sums(expected: (usize, f64), got: (usize, f64)) -> Result<()> {
     if expected == got { Ok(()) } else { Err(Error::shape("sums", words(expected), words(got))) }
 }
 
-/// The bytes of a panel of which a matrix has so few that the tables and allocations of its panels cost little on any device.
+/// The least bytes of a panel: a matrix then has so few panels that their tables and allocations cost little on any device.
 const PANEL: u64 = 256 << 20;
 
 /// Returns about the number of bytes of a panel that stays on a device, for rows of `entries` entries. Such a panel fills the device in few

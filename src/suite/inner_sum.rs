@@ -29,7 +29,7 @@ fn sum<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>, lower: bool, cut: u
 }
 
 /// Extents around the tiles of a product, around the rows of one product, and past the columns of a thin product.
-const EXTENTS: [[u64; 3]; 12] = [
+const EXTENTS: [[u64; 3]; 13] = [
     [0, 3, 3],
     [1, 1, 1],
     [63, 20, 20],
@@ -39,6 +39,7 @@ const EXTENTS: [[u64; 3]; 12] = [
     [700, 7, 130],
     [1000, 128, 128],
     [1030, 129, 129],
+    [1030, 20, 20],
     [200, 0, 4],
     [2100, 2, 1],
     [600, 20, 20],
@@ -79,9 +80,13 @@ fn cuts_change_no_bit(device: &Device) {
     for [m, n, l] in EXTENTS {
         let a = Tensor::from_slice(device, &values(3, m * n, 0.5), &[m, n]).unwrap();
         let b = Tensor::from_slice(device, &values(4, m * l, 0.5), &[m, l]).unwrap();
-        let whole = sum(&a, &b, false, 1 << 20);
+        let halves: Vec<u8> = (0..m * l).map(|i| (i % 251) as u8).collect();
+        let bytes = Tensor::from_slice(device, &halves, &[m, l]).unwrap();
+        let sums = |cut| [sum(&a, &b, false, cut), sum(&a, &a, true, cut), sum(&a, &bytes, false, cut)];
+        let whole = sums(1 << 20);
+        // The last rows are alone in a cut.
         for cut in [STEP, 2 * STEP] {
-            assert_eq!(sum(&a, &b, false, cut), whole, "{:?} by {cut}", [m, n, l]);
+            assert_eq!(sums(cut), whole, "{:?} by {cut}", [m, n, l]);
         }
     }
 }

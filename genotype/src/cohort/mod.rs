@@ -138,7 +138,7 @@ impl Cohort {
     ) -> Result<(T, Self)> {
         with_less_memory(device, run, |run| {
             let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
-            let mut sums = Sums::new(&plan, wanted.projection)?;
+            let mut sums = Sums::new(&plan, wanted.matched())?;
             if wanted.missing_calls {
                 sums.missing = Some(MissingSums::new(&plan.reader)?);
             }

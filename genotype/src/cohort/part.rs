@@ -101,19 +101,19 @@ impl Cohort {
             ));
         }
         let max = (1 << 31) - 1;
-        if wanted.projection.is_some() && variants > max {
+        if wanted.matched().is_some() && variants > max {
             return Err(Error::Limit { what: "variants of a projection in parts", requested: variants, max });
         }
         with_less_memory(device, run, |run| {
             let plan = LoadPlan::new(genotypes, Some(&rows), device, wanted, &|_| Needs::default(), run)?;
-            let mut sums = Sums::new(&plan, wanted.projection.map(|matched| matched.part(&rows)))?;
+            let mut sums = Sums::new(&plan, wanted.matched().map(|matched| matched.part(&rows)))?;
             sums.read(&plan, run, &mut |_, _| Ok(()))?;
             let Sums { counts, adding, projecting, .. } = sums;
             let mut sums = Vec::new();
             for adding in adding {
                 sums.extend(adding.into_part()?);
             }
-            if let (Some(projecting), Some(matched)) = (projecting, wanted.projection) {
+            if let (Some(projecting), Some(matched)) = (projecting, wanted.matched()) {
                 sums.extend(projecting.into_part(&matched.words())?);
             }
             let (genotypes, samples) = (words(genotypes, &plan.reader), genotypes.samples());
@@ -158,7 +158,7 @@ impl Cohort {
             if part.rows != (0..variants) || part.counts.len() as u64 != variants {
                 return refuse(format!("of variants {:?} of {variants}", part.rows));
             }
-            let mut sums = Sums::new(&plan, wanted.projection)?;
+            let mut sums = Sums::new(&plan, wanted.matched())?;
             sums.set_part(&plan.reader, part)?;
             if let (Some(options), Some((settled, choice))) = (wanted.components(), &mut plan.choice)
                 && options.method == Method::Auto

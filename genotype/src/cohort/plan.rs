@@ -26,7 +26,8 @@ pub struct Wanted<'a> {
     pca: Option<PcaOptions>,
     loadings: bool,
     grm: Option<GrmOptions>,
-    pub(super) projection: Option<Matched<'a>>,
+    projection: Option<Matched<'a>>,
+    absent: &'a [Match],
     pub(super) missing_calls: bool,
     /// True if the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
@@ -65,8 +66,8 @@ impl<'a> Wanted<'a> {
     }
 
     /// Says that all samples are homozygous at variants of the reference that the genotypes lack: with no copy of the counted alleles of a
-    /// [`Match::Same`], and only copies of those of a [`Match::Swapped`]. Such variants take part in the [projection](Self::projection),
-    /// which is asked for before, as if the genotypes had them. Those that a store lacks are among
+    /// [`Match::Same`], and only copies of those of a [`Match::Swapped`]. Such variants take part in the [projection](Self::projection), as if
+    /// the genotypes had them. Those that a store lacks are among
     /// [`VariantMatches`](crate::VariantMatches).
     ///
     /// A variant that the reference does not have, or that has a match, is an [`Error::Argument`] of [`Cohort::load`].
@@ -91,7 +92,12 @@ impl<'a> Wanted<'a> {
     /// ```
     #[must_use]
     pub fn absent(self, absent: &'a [Match]) -> Self {
-        Self { projection: self.projection.map(|matched| Matched { absent, ..matched }), ..self }
+        Self { absent, ..self }
+    }
+
+    /// Returns the projection that is asked for.
+    pub(super) fn matched(&self) -> Option<Matched<'a>> {
+        self.projection.map(|matched| Matched { absent: self.absent, ..matched })
     }
 
     /// Asks for the number of missing calls of each sample: [`Cohort::missing_calls`]. [Parts](Cohort::part) refuse it.
@@ -124,7 +130,7 @@ impl<'a> Wanted<'a> {
         if let Some(options) = &self.grm {
             options.check(genotypes)?;
         }
-        self.projection.map_or(Ok(()), |matched| matched.check(genotypes))
+        self.matched().map_or(Ok(()), |matched| matched.check(genotypes))
     }
 
     /// Returns the memory that the results take whatever the method for components is.
@@ -140,7 +146,7 @@ impl<'a> Wanted<'a> {
     }
 
     fn projection_needs(&self, reader: &Reader, run: &Run) -> Needs {
-        let Some(matched) = self.projection else { return Needs::default() };
+        let Some(matched) = self.matched() else { return Needs::default() };
         // The default budget is a share of the memory that is free now, in addition to memory already held.
         let held = Needs::host(run.memory.host.map_or(0, |_| matched.bytes()));
         ProjectionSums::needs(reader, matched) + held
@@ -164,7 +170,7 @@ impl<'a> Wanted<'a> {
     fn bounded(&self) -> bool {
         self.pca.as_ref().is_some_and(|options| options.scaler.needs_frequency())
             || self.grm.is_some()
-            || self.projection.is_some_and(|matched| matched.bounded())
+            || self.matched().is_some_and(|matched| matched.bounded())
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) const LEAST_LIMITS: Limits = Limits {
     work: Limits::SMALL_WORK,
     f64_cost: 64,
     terms: u32::MAX,
+    same_sums: false,
     iterations: u32::MAX,
     f64: true,
     stores_bytes: true,
@@ -78,7 +79,7 @@ impl Card {
     /// not have count as the slowest.
     const fn f64_cost(self) -> u64 {
         match self.capability {
-            (8 | 9 | 10, 0) => 2,
+            (8..=10, 0) => 2,
             (7, 5) => 32,
             _ => LEAST_LIMITS.f64_cost,
         }

@@ -150,7 +150,7 @@ fn absent_sites_are_reference() {
             assert_eq!((&record["absent"], &record["absent_as_reference"]), (&"reference".into(), &7.into()));
         }
     }
-    // Of a contig that the stores do not have, nothing is known.
+    // Nothing is known of a contig that the stores do not have.
     let of_loadings = |store, more: &str| project(store, "turned.tsv", &format!("--absent reference {more}"));
     let said = ["8 of 16 variants", "(50 %)", "--max-mismatch 0.05", "8 not in the stores"];
     scratch.refused(&of_loadings("contig", ""), 1, &said);

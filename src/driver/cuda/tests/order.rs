@@ -60,7 +60,7 @@ fn an_upload_into_used_memory_waits_for_its_uses() {
     assert_eq!(first.wait().unwrap()[0].sum, 1000.0);
 }
 
-/// Waits, and copies to the host, are for events that let threads sleep where cores are few.
+/// The host waits for events, also for copies, and such waits sleep where cores are few.
 #[test]
 fn waits_are_for_events() {
     let device = device(16);
@@ -71,7 +71,7 @@ fn waits_are_for_events() {
     let log = control::log_take(16);
     let waits: Vec<_> = log.iter().filter(|line| line.starts_with("cuEventSynchronize")).collect();
     let are_few = std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 4);
-    // A wait is for both streams.
+    // The wait is for an event of each stream.
     assert!(waits.len() >= 3 && waits.iter().all(|wait| wait.ends_with("blocking") == are_few), "{log:#?}");
     assert!(!log.iter().any(|line| line.starts_with("cuStreamSynchronize")), "{log:#?}");
 }

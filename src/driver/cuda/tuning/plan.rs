@@ -83,7 +83,7 @@ impl Launches {
     }
 }
 
-/// What was launched and copied, by name.
+/// The launches and copies, by name.
 type Plan = BTreeMap<String, Launches>;
 type Noted = Arc<Mutex<Plan>>;
 
@@ -339,7 +339,7 @@ fn lengths_of_launches() {
         if card.multiprocessors < 132 {
             continue;
         }
-        // A tenth of the launches and additions that the cuts for small GPUs would take.
+        // These are a tenth of the launches and additions that the cuts for small GPUs would take.
         assert!(apply.count + adjoint.count <= 40, "{name}: {headline:?}");
         assert!(adjoint.atomics <= 200_000_000, "{name}: {headline:?}");
         let of_all = |of_panel: u64| of_panel as f64 * rows as f64 / panel as f64;
