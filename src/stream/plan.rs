@@ -21,7 +21,8 @@ use crate::{ChunkedArray, Error, Result, Shards};
 
 const OP: &str = "stream";
 
-/// The maximum number of chunks of an array along an axis; metadata that claim more are taken to be damaged.
+/// The maximum number of chunks of an array along an axis, or of shards if chunks are in these; metadata that claim more are taken to be
+/// damaged.
 pub const MAX_CHUNKS: u64 = 1 << 20;
 
 /// The maximum number of chunks along an axis, if they are in shards, of which [`MAX_CHUNKS`] are believed.
