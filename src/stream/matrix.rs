@@ -34,9 +34,10 @@ const OP: &str = "StoredMatrix";
 /// With [`SvdOptions::left`](crate::linalg::SvdOptions::left), [`left_vectors`](crate::linalg::left_vectors) mostly takes no pass of its
 /// own. A pass reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the
 /// [`Run`]), two blocks of rows and the chunks of one, and decodes ahead within half of the rest. A block has 1,024 rows, or more up to 8
-/// MiB. What the budget then still leaves is for [compressed chunks](Plan::keep_chunks), which the next pass, if one comes, need not read.
-/// They, and the memory of a block, stay until the matrix is dropped. If storage [opens chunks](ChunkedArray::open_chunk) whose rows have 4
-/// KiB or more, of which a block has no more than some hundred, elements are read where they are stored, and no chunks are held.
+/// MiB. What the budget then still leaves is for [compressed chunks](Plan::keep_chunks), which the next pass, if one comes, need not read,
+/// and after these for [whole shards](Plan::hold_shards). Chunks that are kept, and the memory of a block, stay until the matrix is dropped.
+/// If storage [opens chunks](ChunkedArray::open_chunk) whose rows have 4 KiB or more, of which a block has no more than some hundred,
+/// elements are read where they are stored, and no chunks are held.
 ///
 /// ```
 /// use std::sync::Arc;
