@@ -146,6 +146,7 @@ fn order_and_swaps_of_variants_change_no_bit() {
 /// Variants that no sample varies at, and that a store does not have, add what they would add if it had them.
 #[test]
 fn absent_variants_are_as_if_they_were_there() {
+    type Form<'a> = &'a dyn Fn(&[i8]) -> Genotypes;
     let samples = 33;
     let whole = dosages(300, samples);
     let haploid: Vec<i8> = whole.iter().map(|&g| g.min(1)).collect();
@@ -153,7 +154,7 @@ fn absent_variants_are_as_if_they_were_there() {
         |values: &[i8]| memory(values, &[(values.len() / samples) as u64, samples as u64, 1], &[64, 7, 1]);
     let dense = |values: &[i8]| fractions(values, 1.0, samples as u64);
     let packed = |values: &[i8]| rows(values, samples);
-    let forms: [&dyn Fn(&[i8]) -> Genotypes; 3] = [&packed, &calls, &dense];
+    let forms: [Form<'_>; 3] = [&packed, &calls, &dense];
     let of_forms = [(&whole, 2, 0.0), (&haploid, 1, 0.0), (&whole, 2, 1e-5)];
     for (genotypes, (dosages, ploidy, tolerance)) in forms.into_iter().zip(of_forms) {
         let Fit { reference, matches, .. } = fit(&genotypes(dosages), Scaler::Patterson, K);
