@@ -12,7 +12,7 @@ use flate2::{Compression, write::DeflateEncoder};
 use super::*;
 use crate::{
     Cancel, ChunkedArray, Device, MissingChunk, Run, StoredType,
-    openings::{Zipped, stored, zip},
+    openings::{Zipped, cpu, stored, zip},
     store::{ArraySpec, ArrayWriter, Folder, StorageOptions, ZarrArray, open_storage},
     stream::{AsStored, Blocks, Plan, Selection, StoredMatrix},
 };
@@ -111,7 +111,8 @@ fn shards_in_archives() {
     let [document, shard] = ["zarr.json", "c/0/0"].map(|name| fs::read(folder.path().join(name)).unwrap());
     for is_deflated in [false, true] {
         let of_shard = if is_deflated { deflated("c/0/0", &shard) } else { stored("c/0/0", &shard) };
-        let (object, zip) = within(&zip(&[deflated("zarr.json", &document), of_shard]), "");
+        let archive = zip(&[deflated("zarr.json", &document), of_shard]);
+        let (object, zip) = within(&archive, "");
         let storage: Arc<dyn Storage> = Arc::new(zip.unwrap());
         let array = Arc::new(ZarrArray::open_in(&storage, "", MissingChunk::Error).unwrap());
         let shards = array.shards().unwrap();
@@ -120,8 +121,7 @@ fn shards_in_archives() {
         let plan = Plan::of_rows(vec![array], rows, None, convert, 2).unwrap();
         assert_eq!(plan.largest_need() > shards.bytes, is_deflated);
         object.asked.lock().unwrap().clear();
-        let mut blocks =
-            Blocks::new(&plan, &Device::cpu(), 2, plan.largest_need(), &Cancel::default()).unwrap();
+        let mut blocks = Blocks::new(&plan, cpu(), 2, plan.largest_need(), &Cancel::default()).unwrap();
         let mut all = Vec::new();
         while let Some(mut block) = blocks.next_block().unwrap() {
             all.extend(block.bytes().chunks(4).map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap())));
