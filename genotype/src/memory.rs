@@ -408,13 +408,11 @@ pub(super) mod tests {
     fn shards_change_no_residency() {
         let readers = [false, true].map(|in_shards| reader(Late(Long([10_000_000, 50]), in_shards)));
         let mut memory = Memory::new(&readers[0].device, &Run::default()).unwrap();
-        memory.shared = false;
-        let least = Memory::total(&readers[0], Needs::default());
-        let ahead = readers[0].plan.ahead(memory.threads);
+        let Needs { host, device } = Memory::total(&readers[0], Needs::default());
+        let least = host + device + readers[0].plan.ahead(memory.threads);
         let wishes = Wishes { again: true, ..Wishes::default() };
-        for (more, residency) in [(3 * kept_bytes(&readers[0]), Residency::Host), (0, Residency::Store)] {
-            memory.budget =
-                Budget::default().host(least.host + ahead + more).device(least.device + (100 << 20));
+        for (more, residency) in [(2 * kept_bytes(&readers[0]), Residency::Device), (0, Residency::Store)] {
+            memory.budget = Budget::default().host(least + more);
             let found = readers.each_ref().map(|reader| {
                 let allowed = memory.allow(reader, Needs::default(), wishes).unwrap();
                 (allowed.residency, allowed.reading.prefetch)
