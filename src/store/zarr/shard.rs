@@ -37,9 +37,12 @@ pub(crate) struct Index {
 /// A shard's index once it was read. Threads that need the index wait for the one that reads it.
 type Known = Arc<Mutex<Option<Index>>>;
 
+/// Indexes by the places of their shards.
+type ByPlace = HashMap<Vec<u64>, Known>;
+
 /// The indexes of an array's shards, each by the place of its shard, within a bound on their bytes; and these places, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Indexes(Mutex<(HashMap<Vec<u64>, Known>, VecDeque<Vec<u64>>)>);
+pub(crate) struct Indexes(Mutex<(ByPlace, VecDeque<Vec<u64>>)>);
 
 impl Indexes {
     /// Returns the number of indexes that are kept: at least one.

@@ -369,10 +369,13 @@ fn flipped_bytes_never_panic() {
                 bytes[at] = numbers.next().to_le_bytes()[0];
             }
             let leave = numbers.below(2) == 0;
-            let places = shard.as_ref().map_or(Ok(vec![0..bytes.len() as u64]), |shard| {
-                let index = shard.index(&bytes)?;
-                Ok::<_, Fault>((0..4).filter_map(|number| shard.range(index, number)).collect())
-            });
+            let places = shard.as_ref().map_or_else(
+                || Ok(std::iter::once(0..bytes.len() as u64).collect()),
+                |shard| {
+                    let index = shard.index(&bytes)?;
+                    Ok::<_, Fault>((0..4).filter_map(|number| shard.range(index, number)).collect())
+                },
+            );
             let chunks = places.into_iter().flatten().map(|place| slice(&bytes, place));
             for (mut decoded, planes) in
                 chunks.flat_map(|chunk| codecs.decode(Cow::Borrowed(chunk), spec, leave))
