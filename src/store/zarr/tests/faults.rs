@@ -370,7 +370,7 @@ fn flipped_bytes_never_panic() {
             }
             let leave = numbers.below(2) == 0;
             let places = shard.as_ref().map_or_else(
-                || Ok(std::iter::once(0..bytes.len() as u64).collect()),
+                || Ok(std::iter::once(0..bytes.len() as u64).collect::<Vec<_>>()),
                 |shard| {
                     let index = shard.index(&bytes)?;
                     Ok::<_, Fault>((0..4).filter_map(|number| shard.range(index, number)).collect())
