@@ -239,8 +239,6 @@ crate::setters! {
         step(impl Into<Option<u64>>) = step.into(),
         #[doc(hidden)]
         fill(impl Into<Option<u32>>) = fill.into(),
-        #[doc(hidden)]
-        work(impl Into<Option<u64>>) = work.into(),
         checked(bool),
         own_kernels(bool),
         tf32(bool),

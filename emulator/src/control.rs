@@ -64,8 +64,8 @@ pub fn log_start(device: i32) {
 }
 
 /// Ends the log and returns its lines. Each call has a line, with streams as `s1`, events as `e1` and allocations as `m1`, numbered in order of
-/// creation; each operation that runs has a line that starts with `  run s1 `. A wait for an
-/// event that lets its thread sleep ends with `blocking`.
+/// creation; each operation that runs has a line that starts with `  run s1 `. A wait for an event that lets its thread sleep ends with
+/// `blocking`.
 pub fn log_take(device: i32) -> Vec<String> {
     text("emulator_log_take", device).lines().map(Into::into).collect()
 }

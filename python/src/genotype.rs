@@ -161,7 +161,7 @@ impl Genotypes {
     /// Returns a copy to which `change` has been applied.
     fn changed(&self, change: impl FnOnce(OfSamples) -> Result<OfSamples>) -> PyResult<Self> {
         let genotypes = change(self.genotypes.clone()).map_err(exception)?;
-        Ok(Self { genotypes, ..self.clone() })
+        Ok(Self { genotypes, samples: self.samples.clone(), source: self.source.clone() })
     }
 }
 

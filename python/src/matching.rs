@@ -102,20 +102,20 @@ type Projected<'py> =
 
 /// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the package's function gathers them")]
 pub(crate) fn project<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
     reference: &Genotypes,
     match_by: &str,
     options: OfPca,
-    missing: &str,
-    absent: &str,
+    rules: (String, String),
     run: RunOptions,
 ) -> PyResult<Projected<'py>> {
-    let as_reference = either("absent", absent, [("missing", false), ("reference", true)])?;
+    let (missing, absent) = rules;
+    let as_reference = either("absent", &absent, [("missing", false), ("reference", true)])?;
     let methods = [ProjectMethod::Mean, ProjectMethod::LeastSquares].map(|method| (method.name(), method));
-    let (by, method, options) = (by(match_by)?, either("missing", missing, methods)?, options.pca_options()?);
+    let (by, method, options) =
+        (by(match_by)?, either("missing", &missing, methods)?, options.pca_options()?);
     let has_all = |source: &Arc<dyn VariantSource>| source.n_variants() == genotypes.genotypes.variants();
     let why = match by {
         MatchBy::Id => Some("reference is about places, and `match` of id knows none"),

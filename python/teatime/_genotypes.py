@@ -30,14 +30,14 @@ def open_store(
     Parameters
     ----------
     path
-        Of the folder or zip archive, or of the .bed, beside which are its .bim and .fam; or the URL of a Zarr store: ``s3://``, ``gs://``,
+        The folder or zip archive; or the .bed, beside which are its .bim and .fam; or the URL of a Zarr store: ``s3://``, ``gs://``,
         ``az://``, ``abfss://``, ``https://`` ...
     array
         The array of a Zarr store, where it is not the one that is found.
     fill
-        Whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
+        True if a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     storage_options
-        Of a URL: options of the Rust crate object_store, as ``{"region": "eu-west-1", "skip_signature": True}``. Without them, as in all
+        Options for a URL, of the Rust crate object_store, as ``{"region": "eu-west-1", "skip_signature": True}``. Without them, as in all
         functions that take a path, the environment says how to connect (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``).
     bim, fam
         The tables of a .bed, where they are not beside it.

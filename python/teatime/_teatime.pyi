@@ -186,7 +186,7 @@ def distances_between(
     run: _RunOptions,
 ) -> tuple[tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]], int, dict[str, dict[str, int]]]: ...
 def project(
-    genotypes: Genotypes, reference: Genotypes, match_by: str, options: dict[str, Any], missing: str, absent: str, run: _RunOptions
+    genotypes: Genotypes, reference: Genotypes, match_by: str, options: dict[str, Any], rules: tuple[str, str], run: _RunOptions
 ) -> tuple[NDArray[float64], NDArray[uint64], dict[str, Any], dict[str, dict[str, int]], int]: ...
 
 @final

@@ -168,7 +168,7 @@ def pca(
     n_iter, n_oversamples, tol, random_state, signs
         As in :func:`teatime.truncated_svd`. A warning has the residuals of components that have not converged, with ``n_iter`` too.
     keep, remove, extract, exclude
-        Of a store, the samples and variants that take part, as in :func:`open_store`.
+        The samples and variants of a store that take part, as in :func:`open_store`.
     device, progress
         As in :func:`teatime.truncated_svd`.
     memory
@@ -280,7 +280,7 @@ def distances_between(
     metric, p, missing
         As in :func:`distances`.
     keep, remove, extract, exclude
-        Of the ``genotypes``, as in :func:`open_store`, which chooses those of the others.
+        The samples and variants of the ``genotypes``, as in :func:`open_store`, which chooses those of the others.
     ploidy, min_maf, max_missing, device, memory, progress
         As in :func:`pca`; variants are counted over the samples of both.
     """
@@ -322,7 +322,7 @@ def project(
     genotypes = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     new, known = (genotypes_of(source, ploidy, "pca") for source in (genotypes, reference))
     run = run_options(device, progress, memory)
-    scores, called, components, matched, taken = _teatime.project(new, known, match, options, missing, absent, run)
+    scores, called, components, matched, taken = _teatime.project(new, known, match, options, (missing, absent), run)
     pca = GenotypePCA(**components)
     warn_unconverged(pca.residuals, pca.converged, options["svd"])
     used, variants = matched["reference"]["used"], matched["reference"]["variants"] - taken

@@ -13,8 +13,7 @@ use crate::{
     Device, Element, Error, Needs, Real, Result, Tensor,
     array::{self, elementwise::converted},
     dtype::{halves, joined},
-    extent::blocks,
-    extent::to_usize,
+    extent::{blocks, to_usize},
     kernel::{Grid, small},
     kernels::{
         WG, WG_ALONE,
@@ -88,13 +87,6 @@ impl BlockSum {
     /// [`Error::Shape`] for a block of another shape; [`Error::WrongDevice`]; [`Error::Limit`] when a row of sums does not fit a binding; any
     /// error that the device reports.
     pub fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
-        self.enqueue(block)?;
-        let first = self.sums.rows(0..self.sums.shape()[0].min(1))?.download()?;
-        self.pending.replace(first).map_or(Ok(()), |before| before.wait().map(drop))
-    }
-
-    /// Adds a block as [`add`](Self::add) does, but never waits: the block's memory is reused for the next block.
-    pub(crate) fn enqueue<R: Real>(&mut self, block: &Tensor<R>) -> Result<()> {
         let op = "BlockSum::add";
         if block.shape() != self.shape {
             return Err(Error::shape(
@@ -104,11 +96,14 @@ impl BlockSum {
             ));
         }
         block.device().has(op, "block", self.sums.device())?;
-        self.enqueue_first(block, 1)
+        self.enqueue(block, 1)?;
+        let first = self.sums.rows(0..self.sums.shape()[0].min(1))?.download()?;
+        self.pending.replace(first).map_or(Ok(()), |before| before.wait().map(drop))
     }
 
-    /// Adds the first `count` blocks of a tensor (blocks, rows, cols), which fit a binding. Never waits.
-    fn enqueue_first<R: Real>(&mut self, tensor: &Tensor<R>, count: u64) -> Result<()> {
+    /// Adds the first `count` blocks of a tensor (blocks, rows, cols), which fit a binding. Never waits, so that later blocks can reuse its
+    /// memory.
+    fn enqueue<R: Real>(&mut self, tensor: &Tensor<R>, count: u64) -> Result<()> {
         let ([rows, cols], device) = (self.shape, self.sums.device().clone());
         if rows * cols == 0 {
             return Ok(());
@@ -274,11 +269,11 @@ impl<R: Real> InnerSum<R> {
         Ok(Self { op, block, sum, lower, rule })
     }
 
-    /// Returns the device memory of a sum.
-    pub(crate) fn needs(device: &Device, [rows, cols]: [u64; 2], rule: [u64; 3]) -> Needs {
+    /// Returns the device memory of a sum. `cut` has the last three arguments of [`new`](Self::new).
+    pub(crate) fn needs(device: &Device, [rows, cols]: [u64; 2], cut: [u64; 3]) -> Needs {
         let bytes = match R::DTYPE.is_wide() {
             true => 8,
-            false => 8 + 4 * InnerRule::new::<R>(device, [rows, cols], rule).products,
+            false => 8 + 4 * InnerRule::new::<R>(device, [rows, cols], cut).products,
         };
         Needs::device(bytes) * rows * cols
     }
@@ -297,7 +292,7 @@ impl<R: Real> InnerSum<R> {
                 product.run(block)?;
             }
             if let Some(sum) = sum {
-                sum.enqueue_first(block, (rows.end - rows.start).div_ceil(rule.rows))?;
+                sum.enqueue(block, (rows.end - rows.start).div_ceil(rule.rows))?;
             }
         }
         Ok(())

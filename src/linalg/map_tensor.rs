@@ -163,11 +163,11 @@ const fn depth<R: Real>() -> u64 {
 /// Returns the sum of products for Xᵀ (l, n), to which at most `count` rows are added at a time. It is transposed, since its long rows fill
 /// register tiles that narrow columns would leave half empty.
 pub(crate) fn normal_sum<R: Real>(op: &'static str, x: &Tensor<R>, count: u64) -> Result<InnerSum<R>> {
-    InnerSum::new(op, x.device(), x.matrix(op)?, false, sum_rule(x.device(), count))
+    InnerSum::new(op, x.device(), x.matrix(op)?, false, sum_cut(x.device(), count))
 }
 
-/// Returns the rule of [`normal_sum`].
-pub(crate) fn sum_rule(device: &Device, count: u64) -> [u64; 3] {
+/// Returns the terms of a sum in f32, the rows of a block, and the rows at a time of [`normal_sum`].
+pub(crate) fn sum_cut(device: &Device, count: u64) -> [u64; 3] {
     [DEPTH, BLOCK, count.min(at_once::<f32>(device))]
 }
 

@@ -72,8 +72,8 @@ pub struct Qr<R: Real = f32> {
 ///
 /// # Cost
 /// Three rounds, up to five for f64, and fewer if the columns are nearly orthogonal. Each round takes 3 m n² operations on the device and
-/// about 3 n³ in f64 on the host, and waits once. Two more matrices of the size of x are held on the device,
-/// 12 bytes for each element of a matrix (n, n), and at most 8 MiB of other products.
+/// about 3 n³ in f64 on the host, and waits once. The device also holds two more matrices of the size of x, 12 bytes for each element of a
+/// matrix (n, n), and at most 8 MiB of other products.
 ///
 /// # Errors
 /// [`Error::Shape`] unless x is a matrix with m >= n; [`Error::Argument`] when it holds NaN or infinity (the first

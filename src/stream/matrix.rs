@@ -259,10 +259,10 @@ impl StoredMatrix {
     }
 
     /// Returns the memory of a sum over blocks of rows.
-    fn sum_needs(&self, shape: [u64; 2], rule: [u64; 3]) -> Needs {
+    fn sum_needs(&self, shape: [u64; 2], cut: [u64; 3]) -> Needs {
         match self.is_wide {
-            true => InnerSum::<f64>::needs(&self.device, shape, rule),
-            false => InnerSum::<f32>::needs(&self.device, shape, rule),
+            true => InnerSum::<f64>::needs(&self.device, shape, cut),
+            false => InnerSum::<f32>::needs(&self.device, shape, cut),
         }
     }
 
@@ -322,7 +322,7 @@ impl LinearMap for StoredMatrix {
         // These are X and Xᵀ and the rows of A X in the type of products, the rows in f64, and the sum over blocks.
         let (size, n) = (if self.is_wide { 8 } else { 4 }, self.shape[1]);
         let products = Needs::device(2 * size) * n + (Needs::device(size) + Needs::host(8)) * self.block;
-        let sum = self.sum_needs([columns, n], map_tensor::sum_rule(&self.device, self.block));
+        let sum = self.sum_needs([columns, n], map_tensor::sum_cut(&self.device, self.block));
         Needs::host(self.plan.largest_need()) + blocks + transposed + products * columns + sum
     }
 

@@ -11,17 +11,24 @@ use crate::{
 
 device_tests! { sums_are_those_of_f64, cuts_change_no_bit; launches_do_not_grow_with_rows }
 
-const DEPTH: u64 = 64;
-const STEP: u64 = 512;
+/// The terms of a sum in f32, and the rows of a product that is not thin.
+type Rule = [u64; 2];
+const RULE: Rule = [64, 512];
 
 fn values(seed: u64, count: u64, mean: f32) -> Vec<f32> {
     (0..count).map(|i| mean + nearest_f32(gaussian(seed, i))).collect()
 }
 
 /// Returns the sum of `aᵀ b`, of `cut` rows at a time.
-fn sum<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>, lower: bool, cut: u64) -> Matrix {
+fn sum<A: Element, B: Element>(
+    a: &Tensor<A>,
+    b: &Tensor<B>,
+    lower: bool,
+    [depth, step]: Rule,
+    cut: u64,
+) -> Matrix {
     let ([m, n], [_, l]) = (a.matrix("test").unwrap(), b.matrix("test").unwrap());
-    let mut sum = InnerSum::<f32>::new("test", a.device(), [n, l], lower, [DEPTH, STEP, cut]).unwrap();
+    let mut sum = InnerSum::<f32>::new("test", a.device(), [n, l], lower, [depth, step, cut]).unwrap();
     for rows in blocks(m, cut) {
         sum.add(Rows::new(a, rows.clone()), Rows::new(b, rows)).unwrap();
     }
@@ -29,7 +36,7 @@ fn sum<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>, lower: bool, cut: u
 }
 
 /// Extents around the tiles of a product, around the rows of one product, and past the columns of a thin product.
-const EXTENTS: [[u64; 3]; 13] = [
+const EXTENTS: [[u64; 3]; 14] = [
     [0, 3, 3],
     [1, 1, 1],
     [63, 20, 20],
@@ -40,6 +47,7 @@ const EXTENTS: [[u64; 3]; 13] = [
     [1000, 128, 128],
     [1030, 129, 129],
     [1030, 20, 20],
+    [1124, 20, 20],
     [200, 0, 4],
     [2100, 2, 1],
     [600, 20, 20],
@@ -62,9 +70,9 @@ fn sums_are_those_of_f64(device: &Device) {
                     assert!(off <= 2e-6 * magnitude, "{:?}: {off:e} of {magnitude:e} at {i}, {j}", [m, n, l]);
                 }
             };
-            check(&sum(&a, &b, false, m.max(1)), &y, l);
+            check(&sum(&a, &b, false, RULE, m.max(1)), &y, l);
             if n == l {
-                check(&sum(&a, &a, true, m.max(1)), &x, n);
+                check(&sum(&a, &a, true, RULE, m.max(1)), &x, n);
             }
         }
     }
@@ -73,7 +81,7 @@ fn sums_are_those_of_f64(device: &Device) {
     let a = Tensor::from_slice(device, &bytes, &[300, 5]).unwrap();
     let ones = Tensor::from_slice(device, &[1.0f32; 300], &[300, 1]).unwrap();
     let columns = (0..5).map(|j| bytes.iter().skip(j).step_by(5).map(|&x| f64::from(x)).sum::<f64>());
-    assert_eq!(sum(&a, &ones, false, 300).data(), columns.collect::<Vec<_>>());
+    assert_eq!(sum(&a, &ones, false, RULE, 300).data(), columns.collect::<Vec<_>>());
 }
 
 fn cuts_change_no_bit(device: &Device) {
@@ -82,17 +90,26 @@ fn cuts_change_no_bit(device: &Device) {
         let b = Tensor::from_slice(device, &values(4, m * l, 0.5), &[m, l]).unwrap();
         let halves: Vec<u8> = (0..m * l).map(|i| (i % 251) as u8).collect();
         let bytes = Tensor::from_slice(device, &halves, &[m, l]).unwrap();
-        let sums = |cut| [sum(&a, &b, false, cut), sum(&a, &a, true, cut), sum(&a, &bytes, false, cut)];
-        let whole = sums(1 << 20);
-        // The last rows are alone in a cut.
-        for cut in [STEP, 2 * STEP] {
-            assert_eq!(sums(cut), whole, "{:?} by {cut}", [m, n, l]);
+        for rule in [RULE, [256, 1024]] {
+            let sums = |cut| {
+                [
+                    sum(&a, &b, false, rule, cut),
+                    sum(&a, &a, true, rule, cut),
+                    sum(&a, &bytes, false, rule, cut),
+                ]
+            };
+            let whole = sums(1 << 20);
+            // The last rows may be alone in a cut.
+            for cut in [rule[1], 2 * rule[1]] {
+                assert_eq!(sums(cut), whole, "{:?} by {cut}", [m, n, l]);
+            }
         }
     }
 }
 
 fn launches_do_not_grow_with_rows(device: &Device) {
     let (device, _lock) = alone(device);
+    // Low limits divide the work.
     if u64::from(device.limits().groups_per_axis) < 2048 {
         return;
     }

@@ -67,8 +67,7 @@ impl<'a> Wanted<'a> {
 
     /// Says that all samples are homozygous at variants of the reference that the genotypes lack: with no copy of the counted alleles of a
     /// [`Match::Same`], and only copies of those of a [`Match::Swapped`]. Such variants take part in the [projection](Self::projection), as if
-    /// the genotypes had them. Those that a store lacks are among
-    /// [`VariantMatches`](crate::VariantMatches).
+    /// the genotypes had them. [`VariantMatches`](crate::VariantMatches) has those that a store lacks.
     ///
     /// A variant that the reference does not have, or that has a match, is an [`Error::Argument`] of [`Cohort::load`].
     ///

@@ -104,7 +104,7 @@ impl MatchCounts {
     /// Returns the fraction of the reference's variants that have no match, if `apart` of those without one do not count.
     pub fn mismatch(&self, apart: u64) -> f64 {
         let ReferenceCounts { variants, used, .. } = self.reference;
-        let counted = variants - apart;
-        (counted - used) as f64 / counted.max(1) as f64
+        let counted = variants.saturating_sub(apart);
+        counted.saturating_sub(used) as f64 / counted.max(1) as f64
     }
 }

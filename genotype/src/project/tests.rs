@@ -181,7 +181,7 @@ fn absent_variants_are_as_if_they_were_there() {
             let run = Run::default();
             let expected =
                 project(&genotypes(&there), &Device::cpu(), &reference, &matches, method, &run).unwrap();
-            let wanted = Wanted::default().projection(&reference, &left_matches, method).absent(&absent);
+            let wanted = Wanted::default().absent(&absent).projection(&reference, &left_matches, method);
             let cohort = Cohort::load(&genotypes(&left), &Device::cpu(), &wanted, &run).unwrap();
             let ours = cohort.projection().unwrap();
             assert_close(ours.scores.data(), expected.scores.data(), tolerance);
