@@ -78,14 +78,12 @@ fn wait<T: Send>(cancel: &Cancel, request: impl Future<Output = T> + Send) -> io
     let work = || {
         runtime.block_on(async {
             let mut request = std::pin::pin!(request);
-            loop {
+            while !cancel.is_cancelled() {
                 if let Ok(done) = tokio::time::timeout(BETWEEN, &mut request).await {
                     return Ok(done);
                 }
-                if cancel.is_cancelled() {
-                    return Err(io::Error::new(ErrorKind::Interrupted, "the request was cancelled"));
-                }
             }
+            Err(io::Error::new(ErrorKind::Interrupted, "the request was cancelled"))
         })
     };
     // A thread that runs tasks of an application's own runtime may not wait itself.

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::Value;
@@ -23,6 +23,9 @@ const ENTRY: usize = 16;
 const INDEXES: u64 = 16 << 20;
 const KEPT: u64 = 384;
 
+/// The minimum number of bytes of an index that is large: one thread at a time reads such an index.
+const LARGE: usize = 64 << 10;
+
 /// The maximum number of inner chunks of a shard, which bounds the index at 16 MiB.
 const MAX_INNER_CHUNKS: u64 = 1 << 20;
 
@@ -34,15 +37,21 @@ pub(crate) struct Index {
     pub(crate) chunks: StoredBytes,
 }
 
-/// A shard's index once it was read. Threads that need the index wait for the one that reads it.
-type Known = Arc<Mutex<Option<Index>>>;
+/// A shard's index, `None` of a shard that is not there, or why it cannot be read. It is known once it was read; threads that need it wait
+/// for the one that reads it.
+type Known = Arc<Mutex<Option<Decoded<Option<Index>>>>>;
 
 /// Indexes by the places of their shards.
 type ByPlace = HashMap<Vec<u64>, Known>;
 
-/// The indexes of an array's shards, each by the place of its shard, within a bound on their bytes; and these places, the oldest first.
+/// The indexes of an array's shards, within a bound on their bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Indexes(Mutex<(ByPlace, VecDeque<Vec<u64>>)>);
+pub(crate) struct Indexes {
+    /// Each index by the place of its shard, and these places, the oldest first.
+    kept: Mutex<(ByPlace, VecDeque<Vec<u64>>)>,
+    /// The turn to read an index that is large.
+    turn: Mutex<()>,
+}
 
 impl Indexes {
     /// Returns the number of indexes that are kept: at least one.
@@ -50,14 +59,22 @@ impl Indexes {
         (INDEXES / (shard.index_bytes() as u64 + KEPT)).max(1)
     }
 
-    /// Returns the maximum number of bytes of the indexes of so many shards.
-    pub(crate) fn most_bytes(shard: &Shard, shards: u64) -> u64 {
-        Self::most(shard).min(shards) * (shard.index_bytes() as u64 + KEPT)
+    /// Returns the maximum number of bytes of the indexes of so many shards, some of which `fetches` threads read at once.
+    pub(crate) fn most_bytes(shard: &Shard, shards: u64, fetches: usize) -> u64 {
+        let kept = Self::most(shard).min(shards) * (shard.index_bytes() as u64 + KEPT);
+        // Large ones are read in turn, by a thread whose chunk has scratch memory.
+        let reading = if shard.is_large() { 0 } else { shard.index_scratch().saturating_mul(fetches as u64) };
+        kept.saturating_add(reading)
+    }
+
+    /// Waits for the turn to read an index, if it is large.
+    pub(crate) fn turn(&self, shard: &Shard) -> Option<MutexGuard<'_, ()>> {
+        shard.is_large().then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the index of the shard at `outer`, which the caller reads if nobody has. Drops the oldest if they are too many.
     pub(crate) fn known(&self, shard: &Shard, outer: &[u64]) -> Known {
-        let (indexes, places) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (indexes, places) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = indexes.get(outer) {
             return Arc::clone(known);
         }
@@ -68,6 +85,15 @@ impl Indexes {
         }
         places.push_back(outer.to_vec());
         Arc::clone(indexes.entry(outer.to_vec()).or_default())
+    }
+
+    /// Drops an index that could not be read, so that it is read again for those who do not wait for it yet.
+    pub(crate) fn forget(&self, outer: &[u64], known: &Known) {
+        let (indexes, places) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if indexes.get(outer).is_some_and(|kept| Arc::ptr_eq(kept, known)) {
+            indexes.remove(outer);
+            places.retain(|place| place != outer);
+        }
     }
 }
 
@@ -237,10 +263,14 @@ impl Shard {
         Ok(self.range(index, number).map(|place| slice(shard, place)))
     }
 
-    /// Returns the maximum number of bytes of memory that reading an index takes, besides that of the index if it is kept.
+    /// Returns the maximum number of bytes of memory that a thread takes to read an index, besides that of the index if it is kept.
     pub(crate) fn index_scratch(&self) -> u64 {
         // These are the ranges of the chunks, and an index that was dropped while another thread looks at it.
         2 * self.index_bytes() as u64
+    }
+
+    fn is_large(&self) -> bool {
+        self.index_bytes() >= LARGE
     }
 
     /// Returns the offset and the length of a chunk, by its number within the shard; `None` if the shard does not hold it.

@@ -36,7 +36,7 @@ pub(crate) struct StoredArray {
     pub(crate) metadata: Metadata,
     looked: Looked,
     /// The indexes of shards, if chunks are in these.
-    indexes: Indexes,
+    pub(crate) indexes: Indexes,
     /// True if chunks in shards can be read by their ranges.
     reads_ranges: bool,
 }
@@ -177,25 +177,39 @@ impl StoredArray {
     /// there is no shard, or if the shard does not hold the chunk.
     fn place(&self, shard: &Shard, outer: &[u64], number: usize) -> Decoded<Option<(String, Range<u64>)>> {
         let known = self.indexes.known(shard, outer);
-        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        // Storage that answers late is not asked for sizes; it notices changes itself.
-        if let Some(Index { name, size, .. }) = &*known
-            && self.storage.fetches() == 0
-            && self.size(name).map_err(in_shard(name))? != Some(*size)
-        {
-            *known = None;
+        let mut index = known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Storage that answers late is not asked again; it notices changes itself.
+        let stays = match &*index {
+            Some(Ok(_)) if self.storage.fetches() > 0 => true,
+            Some(Ok(Some(Index { name, size, .. }))) => {
+                self.size(name).map_err(in_shard(name))? == Some(*size)
+            }
+            Some(Ok(None)) | None => false,
+            Some(Err(_)) => true,
+        };
+        if !stays {
+            // The old one is dropped first.
+            *index = None;
+            let read = self.index_of(shard, outer);
+            if read.is_err() {
+                self.indexes.forget(outer, &known);
+            }
+            *index = Some(read);
         }
-        if known.is_none() {
-            *known = self.index_of(shard, outer)?;
+        match &*index {
+            Some(Ok(Some(Index { name, chunks, .. }))) => {
+                Ok(shard.range(chunks, number).map(|place| (name.clone(), place)))
+            }
+            Some(Err(fault)) => Err(fault.clone()),
+            _ => Ok(None),
         }
-        let Some(Index { name, chunks, .. }) = &*known else { return Ok(None) };
-        Ok(shard.range(chunks, number).map(|place| (name.clone(), place)))
     }
 
     /// Reads the index of a shard by its range, and checks it; `None` if there is no shard.
     fn index_of(&self, shard: &Shard, outer: &[u64]) -> Decoded<Option<Index>> {
         self.look(outer, |name| {
             let read = || {
+                let _turn = self.indexes.turn(shard);
                 let Some(size) = self.size(name)? else { return Ok(None) };
                 let chunks = self.range(name, shard.index_range(size)?)?;
                 shard.check(&chunks, size)?;
@@ -253,7 +267,8 @@ impl StoredArray {
     pub(crate) fn shards(&self) -> Option<Shards> {
         let shard = self.metadata.shard.as_ref()?;
         let shards = self.metadata.grid().into_iter().zip(&shard.grid).map(|(n, chunks)| n.div_ceil(*chunks));
-        let indexes = Indexes::most_bytes(shard, shards.fold(1, u64::saturating_mul));
+        let shards = shards.fold(1, u64::saturating_mul);
+        let indexes = Indexes::most_bytes(shard, shards, self.storage.fetches());
         let are_whole = !self.reads_ranges;
         let index_bytes = if are_whole { 0 } else { indexes };
         Some(Shards { chunks: shard.grid.clone(), bytes: shard.whole_bytes(), index_bytes, are_whole })

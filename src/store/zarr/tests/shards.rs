@@ -5,7 +5,7 @@ use std::{
     ops::Range,
     sync::{
         Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
 };
 
@@ -18,11 +18,12 @@ use crate::{
     stream::{Along, AsStored, Blocks, Plan, Selection},
 };
 
-/// A storage that notes which bytes are asked for: a range, or `None` for a whole value; sizes are not noted.
+/// A storage that notes which bytes are asked for: a range, or `None` for a whole value; and how many sizes.
 #[derive(Debug)]
 struct Noted {
     map: Map,
     asked: Mutex<Vec<(String, Option<Range<u64>>)>>,
+    sizes: AtomicUsize,
     /// True if it answers late, and if it reads parts of values.
     is_late: bool,
     reads_ranges: bool,
@@ -58,6 +59,7 @@ impl Storage for Noted {
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {
+        self.sizes.fetch_add(1, SeqCst);
         if self.is_broken.load(SeqCst) {
             return Err(io::Error::other("no route"));
         }
@@ -76,7 +78,8 @@ fn noted(scratch: &Scratch) -> (Arc<ZarrArray>, Arc<Noted>) {
 
 fn noted_as(scratch: &Scratch, is_late: bool, reads_ranges: bool) -> (Arc<ZarrArray>, Arc<Noted>) {
     let (map, is_broken) = (Map::of(scratch.path()), AtomicBool::new(false));
-    let noted = Arc::new(Noted { map, asked: Mutex::default(), is_late, reads_ranges, is_broken });
+    let (asked, sizes) = (Mutex::default(), AtomicUsize::new(0));
+    let noted = Arc::new(Noted { map, asked, sizes, is_late, reads_ranges, is_broken });
     let storage = Arc::clone(&noted) as Arc<dyn Storage>;
     let array = Arc::new(ZarrArray::open_in(&storage, "a", MissingChunk::Error).unwrap());
     noted.asked.lock().unwrap().clear();
@@ -198,15 +201,20 @@ fn whole_shards_are_within_memory() {
 #[test]
 fn chunks_that_are_kept_are_not_wanted() {
     let (scratch, all) = numbered();
-    let (array, noted) = noted(&scratch);
-    let plan = plan(&array, 0..60);
-    // Room for 9 of the first shard's 16 chunks, each of which takes a page and an entry.
-    plan.keep_chunks(9 * (4096 + 256));
-    let (elements, ranges, whole) = read(&plan, &noted);
-    assert_eq!((&elements, ranges.len(), whole.len()), (&all, 2 + 30, 0));
-    plan.hold_shards(u64::MAX);
-    let (elements, ranges, whole) = read(&plan, &noted);
-    assert_eq!((&elements, ranges.len(), &*whole), (&all, 16 - 9, &["a/c/1/0".to_owned()][..]));
+    // Each chunk takes a page and an entry: there is room for most of the first shard's 16, or for few.
+    for (kept, others, shards) in [(9, 16 - 9, &["a/c/1/0"][..]), (4, 0, &["a/c/0/0", "a/c/1/0"])] {
+        let (array, noted) = noted(&scratch);
+        let plan = plan(&array, 0..60);
+        plan.keep_chunks(kept * (4096 + 256));
+        let (elements, ranges, whole) = read(&plan, &noted);
+        assert_eq!((&elements, ranges.len(), whole.len()), (&all, 2 + 30, 0));
+        plan.hold_shards(u64::MAX);
+        let (elements, ranges, whole) = read(&plan, &noted);
+        assert_eq!(
+            (&elements, ranges.len(), whole),
+            (&all, others, shards.iter().map(ToString::to_string).collect())
+        );
+    }
 }
 
 /// Where storage does not read ranges, or the bytes of shards are encoded, a pass reads each shard once, in memory that is counted, and a
@@ -232,7 +240,9 @@ fn shards_that_are_always_whole() {
         let plan = plan(&array, 0..60);
         // No box has rows of both shards, and no indexes are kept.
         let beside = by_ranges + shards.bytes - plan.largest_need();
-        assert_eq!(beside, 2 * (16 * 16 + 4 + 384));
+        // Two threads fetch, and read two indexes at once.
+        let index = 16 * 16 + 4;
+        assert_eq!(beside, 2 * (index + 384) + 2 * 2 * index);
         let (elements, ranges, whole) = read(&plan, &noted);
         assert_eq!(
             (&elements, ranges.len(), &*whole),
@@ -275,6 +285,31 @@ fn shards_that_change_or_fail() {
         assert!(error.contains(&words), "{error}");
     }
     assert_eq!(noted.asked.lock().unwrap().len(), 1);
+}
+
+/// An index that cannot be read is asked for once for all that wait for it, and again for others; late storage is asked once for a shard
+/// that it lacks.
+#[test]
+fn indexes_that_fail_or_lack() {
+    let (scratch, all) = numbered();
+    fs::remove_file(scratch.path().join("a/c/1/0")).unwrap();
+    let (_, noted) = noted(&scratch);
+    let storage = Arc::clone(&noted) as Arc<dyn Storage>;
+    let array = StoredArray::open(&storage, "a").unwrap();
+    let shard = array.metadata.shard.as_ref().unwrap();
+    let fetch = |index: [u64; 2]| array.fetch(&index, None).map(|fetched| fetched.bytes);
+    noted.is_broken.store(true, SeqCst);
+    let waiting = array.indexes.known(shard, &[0, 0]);
+    let fault = fetch([0, 0]).unwrap_err();
+    assert_eq!(waiting.lock().unwrap().as_ref().unwrap().as_ref().unwrap_err(), &fault);
+    noted.is_broken.store(false, SeqCst);
+    assert_eq!(fetch([0, 1]).unwrap().unwrap()[..4], all[4..8]);
+    let failed = array.indexes.known(shard, &[0, 0]);
+    *failed.lock().unwrap() = Some(Err(fault.clone()));
+    assert_eq!(fetch([0, 0]).unwrap_err(), fault);
+    noted.sizes.store(0, SeqCst);
+    assert!((0..14).all(|number| fetch([8 + number / 2, number % 2]).unwrap().is_none()));
+    assert_eq!(noted.sizes.load(SeqCst), 1);
 }
 
 /// A pass over shards takes the memory of a pass over their chunks, and that of the indexes.
