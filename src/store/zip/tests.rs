@@ -337,6 +337,23 @@ fn entries_that_are_wrong() {
     assert_eq!((got(&zip, "l").unwrap(), zip.size("k").unwrap()), (b"other".to_vec(), Some(5)));
 }
 
+/// A stored entry of a file that is longer than a piece is read to its end, and so is it checked.
+#[test]
+fn entries_of_several_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let value: Vec<u8> = (0..2 * AT_ONCE + 3).map(|i| (i % 251).to_le_bytes()[0]).collect();
+    let (mut archive, file) = (zip(&[stored("x", &value)]), folder.path().join("x.zip"));
+    let read = |archive: &[u8]| {
+        fs::write(&file, archive).unwrap();
+        ZipStorage::open(&file, "").unwrap().get("x", u64::MAX)
+    };
+    assert!(matches!(read(&archive), Ok(Value::Bytes(bytes)) if *bytes == *value));
+    // The data follows a name of one byte.
+    archive[LOCAL + value.len()] ^= 1;
+    let error = read(&archive).unwrap_err().to_string();
+    assert!(error.contains("checksum"), "{error}");
+}
+
 /// Whatever is changed in an archive, a value is its own or an error, and nothing beyond the archive is asked for.
 #[test]
 fn changed_bytes_give_errors() {
