@@ -261,7 +261,8 @@ pub use launch::Arg;
 pub use needs::Needs;
 pub use run::{Budget, Progress, Run, Status};
 pub use store::{
-    ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, SharedArray, StoredType,
+    ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Shards, SharedArray,
+    StoredType, WholeShard,
 };
 pub use tensor::{Arrival, HostValues, Pending, Tensor, TensorView};
 pub use timeline::{About, Timeline};

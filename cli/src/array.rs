@@ -29,8 +29,8 @@ pub(crate) struct Array {
     missing: Option<Arc<MissingAsNan>>,
     /// The type of the elements in the file.
     pub(crate) dtype: StoredType,
-    /// The shape of a shard's inner chunks, if the array has shards.
-    pub(crate) inner_chunk: Option<Vec<u64>>,
+    /// The shape of a shard, if the array has shards.
+    pub(crate) shard: Option<Vec<u64>>,
 }
 
 impl Array {
@@ -64,15 +64,15 @@ impl Array {
         array: ZarrArray,
         keeps: impl Fn(StoredType) -> bool,
     ) -> Self {
-        let inner_chunk = array.inner_chunk_shape();
-        Self::new(path, files, Arc::new(array), inner_chunk, keeps)
+        let shard = array.shard_shape();
+        Self::new(path, files, Arc::new(array), shard, keeps)
     }
 
     fn new(
         path: String,
         files: Files,
         array: Arc<dyn ChunkedArray>,
-        inner_chunk: Option<Vec<u64>>,
+        shard: Option<Vec<u64>>,
         keeps: impl Fn(StoredType) -> bool,
     ) -> Self {
         let dtype = array.dtype();
@@ -80,7 +80,7 @@ impl Array {
         let missing =
             missing.map(|missing| Arc::new(if keeps(dtype) { missing.keeping_integers() } else { missing }));
         let array = missing.clone().map_or(array, |missing| missing as Arc<dyn ChunkedArray>);
-        Self { path, files, array, missing, dtype, inner_chunk }
+        Self { path, files, array, missing, dtype, shard }
     }
 
     /// Returns the name of the stored type of the elements.
@@ -113,19 +113,6 @@ impl Array {
             )
         });
         missing.into_iter().chain(other_names(&self.path, &*self.array)).collect()
-    }
-
-    /// Converts an error; if memory is short and the array has shards, adds how large a shard is.
-    pub(crate) fn with_shards(&self, error: Error) -> Failure {
-        let is_of_shards = matches!(error, Error::Budget { .. }) && self.inner_chunk.is_some();
-        match error.into() {
-            Failure::Error(why) if is_of_shards => {
-                let elements: u64 = self.array.chunk_shape().iter().product();
-                let bytes = text::bytes(elements.saturating_mul(self.dtype.size() as u64));
-                Failure::Error(format!("{why}; its shards are decoded whole, each of {bytes}"))
-            }
-            failure => failure,
-        }
     }
 }
 

@@ -210,6 +210,13 @@ impl Memory {
         let room =
             if self.shared { [0; 2] } else { [left.saturating_sub(scaling), free.saturating_sub(taken)] };
         let upload_rows = reader.upload_rows(panel_bytes, room);
+        // Whole shards get what nothing else has use for.
+        let plan = &reader.plan;
+        let longer = plan.staged_bytes(upload_rows).saturating_sub(plan.block_bytes()).saturating_mul(2);
+        let chunks = plan.largest_need_of(upload_rows).saturating_sub(plan.largest_need());
+        let shared = if self.shared { taken } else { 0 };
+        let used = [scaling, shared, longer, chunks].into_iter().fold(0, u64::saturating_add);
+        plan.hold_shards(left.saturating_sub(used));
         let prefetch = reader.plan.largest_need_of(upload_rows).saturating_add(ahead);
         let reading = Reading { panel_bytes, prefetch, upload_rows };
         Ok(Allowance { residency, reason, reading, host_rows: reader.panel_rows(at_once) })
@@ -340,7 +347,7 @@ pub(super) fn whole_basis(samples: u64, options: &PcaOptions) -> u64 {
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use teatime::{ChunkedArray, DecodedChunk, FetchedChunk, StoredType};
+    use teatime::{ChunkedArray, DecodedChunk, FetchedChunk, Shards, StoredType};
 
     use super::*;
     use crate::Genotypes;
@@ -364,6 +371,53 @@ pub(super) mod tests {
         }
         fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
             Err(Error::chunk("long", index, "a plan reads nothing"))
+        }
+    }
+
+    /// The same in storage that answers late, in shards of 2 GiB or in none.
+    #[derive(Debug)]
+    struct Late(Long, bool);
+
+    impl ChunkedArray for Late {
+        fn name(&self) -> &str {
+            "late"
+        }
+        fn shape(&self) -> &[u64] {
+            self.0.shape()
+        }
+        fn chunk_shape(&self) -> &[u64] {
+            self.0.chunk_shape()
+        }
+        fn dtype(&self) -> StoredType {
+            self.0.dtype()
+        }
+        fn fetches(&self) -> usize {
+            4
+        }
+        fn shards(&self) -> Option<Shards> {
+            let of = Shards { chunks: vec![10, 1], bytes: 2 << 30, index_bytes: 0, are_whole: false };
+            self.1.then_some(of)
+        }
+        fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
+            self.0.decode(index, fetched)
+        }
+    }
+
+    /// Genotypes stay in the same place if chunks are in shards, which are read as a whole only if memory is left.
+    #[test]
+    fn shards_change_no_residency() {
+        let readers = [false, true].map(|in_shards| reader(Late(Long([10_000_000, 50]), in_shards)));
+        let mut memory = Memory::new(&readers[0].device, &Run::default()).unwrap();
+        let Needs { host, device } = Memory::total(&readers[0], Needs::default());
+        let least = host + device + readers[0].plan.ahead(memory.threads);
+        let wishes = Wishes { again: true, ..Wishes::default() };
+        for (more, residency) in [(2 * kept_bytes(&readers[0]), Residency::Device), (0, Residency::Store)] {
+            memory.budget = Budget::default().host(least + more);
+            let found = readers.each_ref().map(|reader| {
+                let allowed = memory.allow(reader, Needs::default(), wishes).unwrap();
+                (allowed.residency, allowed.reading.prefetch)
+            });
+            assert_eq!((found[0].0, found[1]), (residency, found[0]));
         }
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, to_usize};
+use teatime::{
+    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, Shards, StoredType, WholeShard, to_usize,
+};
 
 /// Returns true if a call of `alleles` alleles fits a matrix of that ploidy: haploid calls among diploid ones count twice.
 pub(super) fn fits(alleles: u64, ploidy: u64) -> bool {
@@ -82,6 +84,11 @@ impl OfPloidy {
         self.array.shape()[2].div_ceil(self.array.chunk_shape()[2])
     }
 
+    /// True if the stored chunks of a call are in one shard, where they are in shards.
+    fn is_in_shard(&self) -> bool {
+        self.array.shards().is_none_or(|of| of.chunks[2] >= self.deep())
+    }
+
     /// Returns the indices of the stored chunks that hold the calls of the chunk at `index`.
     fn parts(&self, index: &[u64]) -> Result<Vec<[u64; 3]>> {
         let &[row, column, 0] = index else {
@@ -157,6 +164,25 @@ impl ChunkedArray for OfPloidy {
         self.array.fetches()
     }
 
+    fn shards(&self) -> Option<Shards> {
+        let of = self.array.shards()?;
+        let [rows, columns, bytes] = match self.is_in_shard() {
+            true => [of.chunks[0], of.chunks[1], of.bytes],
+            // One shard after another is read for a chunk if there is no other way.
+            false if of.are_whole => [1, 1, of.bytes],
+            false => [1, 1, u64::MAX],
+        };
+        Some(Shards { chunks: vec![rows, columns, 1], bytes, ..of })
+    }
+
+    fn fetch_from(&self, shard: &WholeShard, index: &[u64]) -> Result<FetchedChunk> {
+        if !self.is_in_shard() {
+            return self.fetch(index);
+        }
+        let parts = self.parts(index)?.into_iter().map(|index| self.array.fetch_from(shard, &index));
+        Ok(FetchedChunk { parts: parts.collect::<Result<_>>()?, ..FetchedChunk::default() })
+    }
+
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
         let parts = self.parts(index)?.iter().map(|index| self.array.fetch(index)).collect::<Result<_>>()?;
         Ok(FetchedChunk { parts, ..FetchedChunk::default() })
@@ -178,5 +204,50 @@ impl ChunkedArray for OfPloidy {
             read: chunks.iter().map(|chunk| chunk.read).sum(),
             decode: chunks.iter().map(|chunk| chunk.decode).sum(),
         })
+    }
+}
+
+#[cfg(all(test, feature = "zarr"))]
+mod tests {
+    use teatime::{
+        MissingChunk,
+        store::{ArraySpec, ArrayWriter, Folder, ZarrArray},
+    };
+
+    use super::*;
+
+    /// Chunks come from a shard that is read as a whole as they come one by one.
+    #[test]
+    fn chunks_of_whole_shards() {
+        let scratch = tempfile::tempdir().unwrap();
+        let storage = Arc::new(Folder::new(scratch.path()));
+        for (name, chunk, alleles, shards) in [
+            ("deep", [2, 2, 1], 3, [2, 2, 1]),
+            ("flat", [2, 2, 3], 3, [2, 2, 1]),
+            ("apart", [2, 2, 1], 1, [1, 1, 1]),
+        ] {
+            let spec = ArraySpec::new(StoredType::I8, &[8, 4, 3], &chunk).shard_shape(vec![4, 4, alleles]);
+            let writer = ArrayWriter::create(storage.clone(), name, spec).unwrap();
+            for index in writer.tiles() {
+                let of = |at: u64| i8::try_from((at + 3 * index[0] + index[2]) % 3).unwrap();
+                let tile: Vec<i8> = (0..16 * alleles).map(of).collect();
+                writer.write(&index, &tile).unwrap();
+            }
+            writer.finish().unwrap();
+            let stored: Arc<dyn ChunkedArray> =
+                Arc::new(ZarrArray::open(scratch.path(), name, MissingChunk::Error).unwrap());
+            let calls = OfPloidy::filled(&stored, 4).unwrap();
+            let (of, bytes) = (calls.shards().unwrap(), stored.shards().unwrap().bytes);
+            assert_eq!(
+                (&*of.chunks, of.bytes),
+                (&shards[..], if name == "apart" { u64::MAX } else { bytes })
+            );
+            let whole = WholeShard::default();
+            for index in [[0, 0, 0], [1, 1, 0], [0, 1, 0]] {
+                let fetched = calls.fetch_from(&whole, &index).unwrap();
+                let found = calls.decode(&index, fetched).unwrap().bytes;
+                assert_eq!(found, calls.read_chunk(&index).unwrap().bytes, "{name}");
+            }
+        }
     }
 }

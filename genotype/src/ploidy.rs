@@ -133,6 +133,7 @@ pub(super) fn each_row_of_calls<T: Send>(
 
     let (row, width) = (to_usize(plan.row_bytes()).max(1), to_usize(ploidy));
     let ahead = plan.ahead(device.pool()?.current_num_threads() as u64).min(left);
+    plan.hold_shards(left - ahead);
     let mut blocks = Blocks::new(
         &plan,
         device,

@@ -89,6 +89,7 @@ fn reduce_as<T: Mean>(
     let threads = pool.current_num_threads() as u64;
     let ahead = plan.ahead(threads).min(spare / 2);
     let at_once = (1 + (spare - ahead) / each.max(1)).min(threads);
+    plan.hold_shards(spare - ahead - (at_once - 1) * each);
 
     let written = to.tiles().map(|index| to.is_written(&index)).collect::<Result<Vec<_>>>()?;
     let tiles = written.len() as u64;

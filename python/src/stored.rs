@@ -31,8 +31,8 @@ pub(crate) struct StoredArray {
     /// The shape of a chunk.
     #[pyo3(get)]
     chunk: Vec<u64>,
-    /// The shape of a shard's inner chunks, if the array has shards.
-    inner_chunk: Option<Vec<u64>>,
+    /// The shape of a shard, if the array has shards.
+    shard: Option<Vec<u64>>,
     /// The names of the axes, if all have one.
     axes: Vec<String>,
     format: ZarrFormat,
@@ -41,15 +41,16 @@ pub(crate) struct StoredArray {
 impl StoredArray {
     fn new(array: Arc<dyn ChunkedArray>) -> Self {
         let (shape, chunk) = (array.shape().to_vec(), array.chunk_shape().to_vec());
-        Self { array, shape, chunk, inner_chunk: None, axes: Vec::new(), format: ZarrFormat::V3 }
+        Self { array, shape, chunk, shard: None, axes: Vec::new(), format: ZarrFormat::V3 }
     }
 
     /// Describes an array of results of type `dtype`: it has the axes and the version of Zarr of this array, and also its chunks and shards
     /// unless `chunks` are given.
     pub(crate) fn result(&self, dtype: StoredType, chunks: Option<Vec<u64>>) -> ArraySpec {
         let whole = self.chunk.iter().zip(&self.shape).map(|(&chunk, &extent)| chunk.min(extent.max(1)));
-        let shards = self.inner_chunk.as_ref().filter(|_| chunks.is_none()).map(|_| self.chunk.clone());
-        let chunks = chunks.or_else(|| self.inner_chunk.clone()).unwrap_or_else(|| whole.collect());
+        let shards = self.shard.clone().filter(|_| chunks.is_none());
+        let of_array = || if self.shard.is_some() { self.chunk.clone() } else { whole.collect() };
+        let chunks = chunks.unwrap_or_else(of_array);
         let mut spec = ArraySpec::new(dtype, &self.shape, &chunks)
             .shard_shape(shards)
             .format(self.format)
@@ -98,14 +99,14 @@ impl StoredArray {
             let is_v3 = read_json(&*storage, &join(&name, "zarr.json"))?.is_some();
             Ok((ZarrArray::open_in(&storage, &name, missing)?, is_v3))
         })?;
-        let (axes, inner_chunk) = (opened.dimension_names().to_vec(), opened.inner_chunk_shape());
+        let (axes, shard) = (opened.dimension_names().to_vec(), opened.shard_shape());
         let opened: Arc<dyn ChunkedArray> = Arc::new(opened);
         // The sizes of tasks depend on the stored type.
         let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
         let stored = Self::new(marked.map_or(opened, |marked| Arc::new(marked)));
         let axes = if axes.len() == stored.shape.len() { axes } else { Vec::new() };
         let format = if is_v3 { ZarrFormat::V3 } else { ZarrFormat::V2 };
-        Ok(Self { inner_chunk, axes, format, ..stored })
+        Ok(Self { shard, axes, format, ..stored })
     }
 
     /// Wraps an array in the host's memory, without a copy.

@@ -1,11 +1,12 @@
 //! Chunked arrays, the form in which the streamer reads arrays from any storage.
 
 use std::{
+    any::Any,
     fmt,
     fs::File,
     io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -152,6 +153,34 @@ pub enum MissingChunk {
     Fill,
 }
 
+/// The shards of an array: stored values that hold several of its chunks each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shards {
+    /// The number of chunks of a shard along each axis.
+    pub chunks: Vec<u64>,
+    /// The maximum number of bytes of memory that a shard takes which is read as a whole.
+    pub bytes: u64,
+    /// The maximum number of bytes of memory that the array keeps to know where chunks are in their shards.
+    pub index_bytes: u64,
+    /// True if shards are always read as a whole, since storage does not read parts of them, or since their bytes are encoded.
+    pub are_whole: bool,
+}
+
+/// A shard that is read as a whole, once, when the first of its chunks is fetched. It holds what was read, which memory budgets count.
+#[derive(Debug, Default)]
+pub struct WholeShard(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl WholeShard {
+    /// Returns what the first call's `read` returned: the shard, or why it cannot be read. Other calls wait for that.
+    ///
+    /// # Panics
+    /// When the first call's `read` returned another type.
+    pub fn read<T: Any + Send + Sync>(&self, read: impl FnOnce() -> T) -> &T {
+        let shard = self.0.get_or_init(|| Box::new(read()));
+        shard.downcast_ref().expect("one array reads the shard")
+    }
+}
+
 /// The chunks that an array's storage had, among the chunks fetched so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -249,6 +278,18 @@ pub trait ChunkedArray: fmt::Debug + Send + Sync {
     /// [`Error::Chunk`](crate::Error::Chunk) when the chunk cannot be read, or is larger than allowed.
     fn fetch(&self, index: &[u64]) -> Result<FetchedChunk> {
         self.inner().map_or_else(|| Ok(FetchedChunk::default()), |inner| inner.fetch(index))
+    }
+    /// Returns the shards that chunks are stored in; `None`, the default, if each chunk is a value of its own.
+    fn shards(&self) -> Option<Shards> {
+        self.inner()?.shards()
+    }
+    /// Reads the bytes of the chunk at `index` as [`fetch`](Self::fetch) does, but from the whole of its [shard](Self::shards), which is
+    /// read unless another chunk was fetched from it before. By default, this fetches the chunk by itself.
+    ///
+    /// # Errors
+    /// See [`fetch`](Self::fetch).
+    fn fetch_from(&self, shard: &WholeShard, index: &[u64]) -> Result<FetchedChunk> {
+        self.inner().map_or_else(|| self.fetch(index), |inner| inner.fetch_from(shard, index))
     }
     /// Decodes the chunk at `index` from its fetched bytes. Reads nothing if [`fetch`](Self::fetch) already did.
     ///

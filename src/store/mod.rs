@@ -49,7 +49,8 @@ pub use self::zarr::{
 };
 pub use self::{
     array::{
-        ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, SharedArray, StoredType,
+        ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Shards, SharedArray,
+        StoredType, WholeShard,
     },
     bit_planes::BitPlanes,
     box_writer::BoxWriter,

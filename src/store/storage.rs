@@ -97,6 +97,16 @@ pub trait Storage: fmt::Debug + Send + Sync {
         Ok(Value::Bytes(StoredBytes::Shared(part.into())))
     }
 
+    /// True if [`get_range`](Self::get_range) reads parts of values without the rest of them: of the value of `key`, and of those beside
+    /// and below it. By default it is false. Shards are then read as a whole.
+    ///
+    /// # Errors
+    /// See [`get`](Self::get).
+    fn reads_ranges(&self, key: &str) -> io::Result<bool> {
+        let _ = key;
+        Ok(false)
+    }
+
     /// Returns the number of bytes of a key's value, or `None` if the key has no value.
     ///
     /// # Errors
@@ -447,6 +457,10 @@ impl Storage for Folder {
         bytes.resize(len, 0);
         read_at(&File::open(path)?, &mut bytes, range.start)?;
         Ok(Value::Bytes(StoredBytes::Owned(bytes)))
+    }
+
+    fn reads_ranges(&self, _: &str) -> io::Result<bool> {
+        Ok(true)
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {

@@ -1,10 +1,15 @@
 //! The numbering of the chunks that a plan reads: those that cover the first rows come first, in C order among chunks of the same rows.
 
+use std::ops::Range;
+
 use super::{
     boxes::{ACROSS, AXES, Pieces},
     plan::{Band, Plan, TRACKING},
     schedule::Parts,
 };
+
+/// A shard: its array, and its index among the array's shards.
+pub(super) type ShardOf = (usize, Vec<u64>);
 
 impl Plan {
     /// Returns the number of chunks that the plan reads, each counted once.
@@ -57,6 +62,36 @@ impl Plan {
         part.elements().saturating_mul(size).saturating_add(TRACKING)
     }
 
+    /// Returns the shard of a chunk, if the array's chunks are in shards.
+    pub(super) fn shard_of(&self, array: usize, index: &[u64]) -> Option<ShardOf> {
+        let chunks = &self.shards(array)?.chunks;
+        Some((array, index.iter().zip(chunks).map(|(at, n)| at / n).collect()))
+    }
+
+    /// Returns the number of a shard's chunks that are read and are not kept, and of all that the shard has within its array.
+    pub(super) fn wanted_of(&self, (array, shard): &ShardOf) -> [u64; 2] {
+        let Some(shards) = self.shards(*array) else { return [0; 2] };
+        let x = self.array(*array);
+        let (mut bands, mut offsets, mut there) = (0..0, vec![0], 1);
+        for (axis, (at, n)) in shard.iter().zip(&shards.chunks).enumerate() {
+            let chunks = at * n..x.shape()[axis].div_ceil(x.chunk_shape()[axis]).min((at + 1) * n);
+            there *= chunks.end - chunks.start;
+            let Some(axis) = axis.checked_sub(1) else {
+                let of = |band: &Band| (band.array, band.chunk_row);
+                bands = within(self.bands(), &((*array, chunks.start)..(*array, chunks.end)), of);
+                continue;
+            };
+            let across = &self.across(*array)[axis];
+            let places = within(across, &chunks, |chunk| *chunk);
+            let along =
+                |at: &usize| places.clone().map(|place| at * across.len() + place).collect::<Vec<_>>();
+            offsets = offsets.iter().flat_map(along).collect();
+        }
+        let bands = &self.bands()[bands];
+        let numbers = bands.iter().flat_map(|band| offsets.iter().map(move |at| band.chunk + at));
+        [self.kept.lacking(numbers), there]
+    }
+
     /// Returns the array of chunk `number`, and the chunk's index in the array's grid.
     pub(super) fn chunk(&self, number: usize) -> (usize, Vec<u64>) {
         let (band, at) = self.find(number);
@@ -65,4 +100,10 @@ impl Plan {
         let axes = self.array(array).shape().len();
         (array, std::iter::once(chunk_row).chain(across).take(axes).collect())
     }
+}
+
+/// Returns the places of the items whose keys, which ascend, are in a range.
+fn within<T, K: Ord>(items: &[T], range: &Range<K>, key: impl Fn(&T) -> K) -> Range<usize> {
+    let before = |end: &K| items.partition_point(|item| key(item) < *end);
+    before(&range.start)..before(&range.end)
 }

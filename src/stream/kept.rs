@@ -40,6 +40,17 @@ impl KeptChunks {
         self.lock().chunks.get(&number).cloned()
     }
 
+    /// True if an earlier pass kept a chunk.
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.lock().chunks.contains_key(&number)
+    }
+
+    /// Returns the number of these chunks that no pass kept.
+    pub(super) fn lacking(&self, numbers: impl Iterator<Item = usize>) -> u64 {
+        let state = self.lock();
+        numbers.filter(|number| !state.chunks.contains_key(number)).count() as u64
+    }
+
     /// Returns a chunk that shares its bytes with `fetched`, if there is room for it, until it is [settled](Self::settle).
     pub(super) fn share(&self, fetched: &mut FetchedChunk) -> Option<FetchedChunk> {
         let mut state = self.lock();
@@ -77,8 +88,13 @@ impl KeptChunks {
 
 /// Returns the bytes of memory of a chunk and its entry.
 fn bytes(chunk: &FetchedChunk) -> u64 {
-    let own = chunk.bytes.as_ref().map_or(0, |bytes| (bytes.len() as u64).next_multiple_of(PAGE));
-    ENTRY + own + chunk.parts.iter().map(bytes).sum::<u64>()
+    memory_of(chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+        + chunk.parts.iter().map(bytes).sum::<u64>()
+}
+
+/// Returns the number of bytes of memory that a kept chunk of so many bytes takes.
+pub(super) fn memory_of(stored: u64) -> u64 {
+    stored.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX).saturating_add(ENTRY)
 }
 
 /// Makes a chunk's bytes shared, and returns another with them.

@@ -34,9 +34,10 @@ const OP: &str = "StoredMatrix";
 /// With [`SvdOptions::left`](crate::linalg::SvdOptions::left), [`left_vectors`](crate::linalg::left_vectors) mostly takes no pass of its
 /// own. A pass reads and decodes every chunk once. It holds, within the host's budget ([`Budget::host`](crate::Budget::host) of the
 /// [`Run`]), two blocks of rows and the chunks of one, and decodes ahead within half of the rest. A block has 1,024 rows, or more up to 8
-/// MiB. What the budget then still leaves is for [compressed chunks](Plan::keep_chunks), which the next pass, if one comes, need not read.
-/// They, and the memory of a block, stay until the matrix is dropped. If storage [opens chunks](ChunkedArray::open_chunk) whose rows have 4
-/// KiB or more, of which a block has no more than some hundred, elements are read where they are stored, and no chunks are held.
+/// MiB. What the budget then still leaves is for [compressed chunks](Plan::keep_chunks), which the next pass, if one comes, need not read,
+/// and after these for [whole shards](Plan::hold_shards). Chunks that are kept, and the memory of a block, stay until the matrix is dropped.
+/// If storage [opens chunks](ChunkedArray::open_chunk) whose rows have 4 KiB or more, of which a block has no more than some hundred,
+/// elements are read where they are stored, and no chunks are held.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -143,7 +144,8 @@ impl StoredMatrix {
     pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
         // The budget that is left is for the tensor.
         self.drop_kept();
-        let ([bytes, _], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
+        let ([bytes, left], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
+        self.plan.hold_shards(left);
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
         self.lock().add(&stats);
         Ok(loaded)
@@ -185,7 +187,9 @@ impl StoredMatrix {
         f: &mut dyn FnMut(u64, &Tensor<R>) -> Result<()>,
     ) -> Result<()> {
         let ([bytes, left], cancel) = (self.bytes(columns, &pass.run().memory)?, &pass.run().cancel);
-        self.plan.keep_chunks(if pass.is_last() { left.min(self.plan.kept_bytes()) } else { left });
+        let kept = left.min(if pass.is_last() { self.plan.kept_bytes() } else { self.plan.most_kept() });
+        self.plan.keep_chunks(kept);
+        self.plan.hold_shards(left - kept);
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
         blocks.reuse(&self.slots);
         if self.shape.contains(&0) {

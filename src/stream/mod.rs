@@ -98,6 +98,7 @@ mod planes;
 mod prefetch;
 mod schedule;
 mod selection;
+mod shards;
 mod stages;
 mod svd;
 mod sweep;

@@ -5,7 +5,10 @@ mod memory;
 #[cfg(test)]
 mod tests;
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 pub(crate) use self::memory::AtOnce;
 use super::{
@@ -14,12 +17,16 @@ use super::{
     kept::KeptChunks,
     selection::Selection,
 };
-use crate::{ChunkedArray, Error, Result};
+use crate::{ChunkedArray, Error, Result, Shards};
 
 const OP: &str = "stream";
 
-/// The maximum number of chunks of an array along an axis; metadata that claim more are taken to be damaged.
+/// The maximum number of chunks of an array along an axis, or of shards if chunks are in these; metadata that claim more are taken to be
+/// damaged.
 pub const MAX_CHUNKS: u64 = 1 << 20;
+
+/// The maximum number of chunks along an axis, if they are in shards, of which [`MAX_CHUNKS`] are believed.
+const MAX_CHUNKS_IN_SHARDS: u64 = 16 * MAX_CHUNKS;
 
 /// The bytes of bookkeeping for a chunk, from its decoding task to its entry among the decoded chunks.
 pub(super) const TRACKING: u64 = 384;
@@ -50,7 +57,10 @@ pub struct Plan {
     /// The part of `scratch` for fetched bytes, and the number of chunks to fetch concurrently, ahead of their decoding.
     fetched: u64,
     fetches: u64,
-    /// The bytes of the lists of bands, pieces and chunks, and of the copy that is made when a chunk is cut.
+    /// The shards of each array, if its chunks are in shards, and the bytes of memory for those that need not be read as a whole.
+    shards: Vec<Option<Shards>>,
+    shard_room: AtomicU64,
+    /// The bytes of the lists of bands, pieces and chunks, of the indexes of shards, and of the copy that is made when a chunk is cut.
     lists: u64,
     /// True for each array whose elements are read where they are stored, so that no chunks are held.
     in_place: Vec<bool>,
@@ -107,7 +117,7 @@ impl Plan {
     /// [`Error::Shape`] when the arrays' shapes do not agree, or have no axes or more than five; [`Error::Argument`] for rows or columns
     /// that the arrays do not have, for boxes that are empty, are too large to count, have more axes than the arrays, or end before they
     /// begin, and for halos that wrap an axis more than 1024 times; [`Error::Store`] for a type that `convert` does not accept, and for
-    /// more than `MAX_CHUNKS` chunks along an axis.
+    /// more than `MAX_CHUNKS` chunks along an axis, or shards if chunks are in these.
     pub fn new(
         arrays: Vec<Arc<dyn ChunkedArray>>,
         rows: Arc<Selection>,
@@ -138,6 +148,8 @@ impl Plan {
         let along = along_axes(OP, along, first.shape().len(), extents)?;
         let mut plan = Self {
             in_place: vec![false; arrays.len()],
+            shards: arrays.iter().map(|array| shards_of(&**array)).collect(),
+            shard_room: AtomicU64::new(0),
             is_cut: along.iter().any(|along| along.halo != [0; 2]),
             along,
             selected,
@@ -156,6 +168,8 @@ impl Plan {
         let most = |amount: fn(&dyn ChunkedArray) -> u64| {
             plan.arrays.iter().map(|array| amount(&**array)).max().unwrap_or(0)
         };
+        let indexes = plan.shards.iter().flatten().map(|shards| shards.index_bytes).sum::<u64>();
+        plan.lists = plan.lists.saturating_add(indexes);
         plan.fetched = most(|array| array.fetched_bytes());
         plan.scratch = plan.fetched.saturating_add(most(|array| array.scratch_bytes()));
         // A chunk in bit planes is there until it is converted.
@@ -181,15 +195,7 @@ impl Plan {
         let (mut start, mut pieces, mut chunk) = (0u64, 0u64, 0usize);
         for (i, array) in self.arrays.iter().enumerate() {
             let chunks = padded(array.chunk_shape());
-            for (axis, (extent, chunk)) in array.shape().iter().zip(array.chunk_shape()).enumerate() {
-                let claimed = extent.div_ceil(*chunk);
-                if claimed > MAX_CHUNKS {
-                    let why = format!(
-                        "claims {claimed} chunks along axis {axis}; at most {MAX_CHUNKS} are believed"
-                    );
-                    return Err(Error::store(array.name(), why));
-                }
-            }
+            check_chunks(&**array, self.shards(i))?;
             let (mut across, mut count) = (<[Vec<u64>; ACROSS]>::default(), 1u64);
             let mut row_bytes = array.dtype().size() as u64;
             for axis in 1..AXES {
@@ -279,6 +285,11 @@ impl Plan {
     /// Returns the indices of an array's chunks that are read, along each axis except the first.
     pub(super) fn across(&self, array: usize) -> &[Vec<u64>; ACROSS] {
         &self.across[array]
+    }
+
+    /// Returns the shards of an array, if its chunks are in shards.
+    pub(super) fn shards(&self, array: usize) -> Option<&Shards> {
+        self.shards[array].as_ref()
     }
 
     pub(super) fn convert(&self) -> &Arc<dyn Convert> {
@@ -376,6 +387,27 @@ impl Plan {
         let end = self.bands.partition_point(|band| band.rows.start < rows.end);
         first..end
     }
+}
+
+/// Returns the shards of an array; `None` also for shards that do not fit its axes.
+fn shards_of(array: &dyn ChunkedArray) -> Option<Shards> {
+    let fits = |of: &Shards| of.chunks.len() == array.shape().len() && !of.chunks.contains(&0);
+    array.shards().filter(fits)
+}
+
+/// Refuses an array that claims too many chunks, or shards, along an axis.
+fn check_chunks(array: &dyn ChunkedArray, shards: Option<&Shards>) -> Result<()> {
+    for (axis, (extent, chunk)) in array.shape().iter().zip(array.chunk_shape()).enumerate() {
+        let claimed = extent.div_ceil(*chunk);
+        let in_shards = shards.map(|of| ("shards", claimed.div_ceil(of.chunks[axis]), MAX_CHUNKS));
+        let most = if shards.is_some() { MAX_CHUNKS_IN_SHARDS } else { MAX_CHUNKS };
+        let mut all = in_shards.into_iter().chain([("chunks", claimed, most)]);
+        if let Some((what, claimed, most)) = all.find(|(_, claimed, most)| claimed > most) {
+            let why = format!("claims {claimed} {what} along axis {axis}; at most {most} are believed");
+            return Err(Error::store(array.name(), why));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses an array whose extents after the first axis differ from those of `first`, or that has empty chunks.

@@ -15,6 +15,7 @@ use super::{
     plan::{TRACKING, decoded_bytes},
     planes::takes_planes,
     schedule::{Parts, Schedule, release},
+    shards::HeldShards,
     stages::{Decoded, DecodedPart, Job, Key, Stages},
 };
 use crate::{
@@ -49,6 +50,7 @@ pub(super) struct Prefetch<'a> {
     waiting: VecDeque<(u64, usize)>,
     /// The chunks that were started and are still held.
     slots: HashMap<Key, Slot>,
+    shards: HeldShards,
     /// The number of started chunks that have not arrived.
     coming: usize,
     /// For each chunk, true once it was started.
@@ -110,6 +112,7 @@ impl<'a> Prefetch<'a> {
             next: 0,
             waiting: VecDeque::new(),
             slots: HashMap::new(),
+            shards: HeldShards::new(at_once.shards),
             coming: 0,
             seen: vec![false; plan.chunks()],
             digests: None,
@@ -216,7 +219,10 @@ impl<'a> Prefetch<'a> {
                 let bytes = self.plan.bytes_of(chunk, &parts);
                 // Chunks that open hold no memory, but are read ahead by the system.
                 let is_far = first > step + 1 && self.plan.is_in_place(self.plan.chunk(chunk).0);
-                if is_far || first > step && self.held.saturating_add(bytes) > self.bytes {
+                let is_full = first > step
+                    && (self.held.saturating_add(bytes) > self.bytes
+                        || !self.shards.has_room(self.plan, chunk));
+                if is_far || is_full {
                     return;
                 }
                 self.load(key, parts, bytes);
@@ -232,6 +238,7 @@ impl<'a> Prefetch<'a> {
         self.coming += 1;
         let (array, index) = self.plan.chunk(key.1);
         let again = std::mem::replace(&mut self.seen[key.1], true);
+        let whole = self.shards.of(self.plan, key.1, again);
         self.slots.insert(
             key,
             Slot { chunk: None, is_converted: false, array, parts, bytes, arrived: 0, again, open: None },
@@ -245,6 +252,7 @@ impl<'a> Prefetch<'a> {
             in_place: self.plan.is_in_place(array),
             kept: self.keeps[array].then(|| Arc::clone(&self.plan.kept)),
             was_kept: false,
+            whole,
             planes: self.planes[array].then(|| Arc::clone(self.plan.convert())),
             stops: [self.stop.clone(), self.cancel.clone()],
             sender: self.sender.clone(),

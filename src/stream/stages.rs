@@ -19,7 +19,7 @@ use super::{
     planes::convert_planes,
 };
 use crate::{
-    Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result,
+    Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, WholeShard,
     timeline::{Span, Stage, Timeline},
 };
 
@@ -56,6 +56,8 @@ pub(super) struct Job {
     pub(super) kept: Option<Arc<KeptChunks>>,
     /// True if the chunk was among them.
     pub(super) was_kept: bool,
+    /// The chunk's shard, if it is read as a whole.
+    pub(super) whole: Option<Arc<WholeShard>>,
     /// The conversion, if it takes bit planes of the chunk.
     pub(super) planes: Option<Arc<dyn Convert>>,
     /// Flags of which either means that the result is no longer needed.
@@ -68,6 +70,8 @@ impl Job {
         if self.stops.iter().any(Cancel::is_cancelled) {
             return Err(Error::Cancelled);
         }
+        // The last of a shard's chunks to be fetched frees the shard.
+        let whole = self.whole.take();
         let bytes = |chunk: &FetchedChunk| chunk.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
         let bytes = |chunk: &FetchedChunk| bytes(chunk) + chunk.parts.iter().map(bytes).sum::<u64>();
         if let Some(chunk) = self.kept.as_ref().and_then(|kept| kept.get(self.key.1)) {
@@ -76,7 +80,10 @@ impl Job {
             return Ok(chunk);
         }
         let mut span = self.span(timeline, Stage::Fetch);
-        let fetched = self.unwinding(|| self.array.fetch(&self.index))?;
+        let fetched = self.unwinding(|| match &whole {
+            Some(shard) => self.array.fetch_from(shard, &self.index),
+            None => self.array.fetch(&self.index),
+        })?;
         span.bytes = bytes(&fetched);
         drop(span);
         Ok(fetched)

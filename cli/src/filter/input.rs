@@ -83,7 +83,7 @@ impl Input {
             Error::Argument { .. } | Error::Limit { .. } => {
                 Failure::Error(format!("{}: {error}", self.stored.path))
             }
-            _ => self.stored.with_shards(error),
+            _ => error.into(),
         }
     }
 }

@@ -46,10 +46,11 @@ pub(super) fn zarr(
     let within = |extents: &[u64]| {
         extents.iter().zip(shape).map(|(&chunk, &extent)| chunk.min(extent.max(1))).collect()
     };
-    let (stored, inner) = (input.stored.array.chunk_shape(), &input.stored.inner_chunk);
-    // Shards and their inner chunks keep the input's shapes unless --shards or --chunks is given.
-    let shards = inner.as_ref().filter(|_| args.chunks.is_none()).map(|_| stored.to_vec());
-    let chunks = args.chunks.clone().or_else(|| inner.clone()).unwrap_or_else(|| within(stored));
+    let (stored, shard) = (input.stored.array.chunk_shape(), &input.stored.shard);
+    // Shards and their chunks keep the input's shapes unless --shards or --chunks is given.
+    let shards = shard.clone().filter(|_| args.chunks.is_none());
+    let of_input = || if shard.is_some() { stored.to_vec() } else { within(stored) };
+    let chunks = args.chunks.clone().unwrap_or_else(of_input);
     let mut spec = ArraySpec::new((task.result_type)(input.stored.array.dtype()), shape, &chunks);
     spec.shard_shape = args.shards.clone().or(shards);
     spec.compression = args.compression.unwrap_or(Compression::Zstd { level: 1 });

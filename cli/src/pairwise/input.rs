@@ -38,7 +38,7 @@ impl Input {
         match (matrix, &error) {
             (Some(matrix), Error::Argument { why, .. }) => Failure::Error(format!("{}: {why}", matrix.path)),
             (_, Error::Limit { .. }) => Failure::Error(format!("{}: {error}", self.x.path)),
-            _ => self.x.with_shards(error),
+            _ => error.into(),
         }
     }
 

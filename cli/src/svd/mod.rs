@@ -198,7 +198,7 @@ impl Input {
             Error::Store { why, .. } if why.contains("NaN or missing, first") => {
                 Failure::Error(format!("{error}; --missing mean takes the mean of the column"))
             }
-            _ => self.arrays[0].with_shards(error),
+            _ => error.into(),
         }
     }
 

@@ -178,10 +178,14 @@ impl StoredOperands {
         Ok((self.with_bytes(plans, host), memory.fit(device, held)?))
     }
 
-    /// Adds to each plan the bytes for the chunks of a box, and at most `most` for chunks decoded ahead.
+    /// Adds to each plan the bytes for the chunks of a box, and at most `most` for chunks decoded ahead and for whole shards.
     pub(super) fn with_bytes(&self, plans: Vec<Plan>, most: u64) -> Plans {
         let threads = self.device.threads() as u64;
-        let bytes = |plan: &Plan| plan.largest_need().saturating_add(plan.ahead(threads).min(most));
+        let bytes = |plan: &Plan| {
+            let ahead = plan.ahead(threads).min(most);
+            plan.hold_shards(most - ahead);
+            plan.largest_need().saturating_add(ahead)
+        };
         plans.into_iter().map(|plan| (bytes(&plan), plan)).collect()
     }
 

@@ -78,14 +78,12 @@ fn wait<T: Send>(cancel: &Cancel, request: impl Future<Output = T> + Send) -> io
     let work = || {
         runtime.block_on(async {
             let mut request = std::pin::pin!(request);
-            loop {
+            while !cancel.is_cancelled() {
                 if let Ok(done) = tokio::time::timeout(BETWEEN, &mut request).await {
                     return Ok(done);
                 }
-                if cancel.is_cancelled() {
-                    return Err(io::Error::new(ErrorKind::Interrupted, "the request was cancelled"));
-                }
             }
+            Err(io::Error::new(ErrorKind::Interrupted, "the request was cancelled"))
         })
     };
     // A thread that runs tasks of an application's own runtime may not wait itself.
@@ -272,6 +270,17 @@ impl Storage for RemoteStorage {
         let part = bytes.get(to_usize(range.start)..to_usize(range.end));
         let short = || Fault::Short { got: bytes.len(), of: to_usize(range.end) }.into_io();
         Ok(Value::Bytes(StoredBytes::Shared(part.ok_or_else(short)?.into())))
+    }
+
+    /// Asks a server of HTTP for a byte of the object, unless it is known to send no ranges; clouds send them.
+    fn reads_ranges(&self, key: &str) -> io::Result<bool> {
+        if !self.can_list && !self.has_no_ranges.load(Relaxed) {
+            let path = self.path(key)?;
+            let read = wait(&self.cancel, self.read(&path, Some(0..1), u64::MAX))?;
+            // Any other fault is one of this object alone.
+            self.has_no_ranges.fetch_or(read.is_err_and(|fault| fault.is_no_part()), Relaxed);
+        }
+        Ok(!self.has_no_ranges.load(Relaxed))
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {

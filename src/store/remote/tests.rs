@@ -253,6 +253,55 @@ fn arrays_are_those_of_the_folder() {
     }
 }
 
+/// A chunk of a shard is one request, after two for the index of the shard; a pass over all of a shard is a request.
+#[test]
+fn chunks_of_shards_are_ranges() {
+    let scratch = tempfile::tempdir().unwrap();
+    let spec = ArraySpec::new(StoredType::F32, &[8, 6], &[2, 2]).shard_shape(vec![8, 6]);
+    let writer = ArrayWriter::create(Arc::new(Folder::new(scratch.path())), "x", spec).unwrap();
+    let values: Vec<f32> = (0..48).map(|i| i as f32).collect();
+    writer.write(&[0, 0], &values).unwrap();
+    writer.finish().unwrap();
+    let server = Server::of(scratch.path());
+    let open = || ZarrArray::open(&server.url, "x", MissingChunk::Error).unwrap();
+    let shards = || {
+        let requests = server.requests();
+        requests.into_iter().filter(|request| request.contains("/x/c/0/0")).collect::<Vec<_>>()
+    };
+    let array = open();
+    for index in [[0, 1], [3, 2]] {
+        let first = (12 * index[0] + 2 * index[1]) as f32;
+        let expected = [first, first + 1.0, first + 6.0, first + 7.0];
+        assert_eq!(array.read_chunk(&index).unwrap().bytes, bytemuck::cast_slice::<_, u8>(&expected));
+    }
+    let asked = shards();
+    assert!(asked.len() == 4 && asked[0].starts_with("HEAD"), "{asked:?}");
+    assert!(asked[1].ends_with(" 192-387") && asked[2].ends_with(" 16-31"), "{asked:?}");
+    assert_eq!(elements(open()), values);
+    assert_eq!(shards().len(), 1);
+}
+
+/// From a server that sends no ranges, a pass reads each shard as a whole, once, however large it is.
+#[test]
+fn shards_without_ranges() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (rows, columns) = (2400, 2000);
+    let spec =
+        ArraySpec::new(StoredType::F32, &[rows, columns], &[300, 500]).shard_shape(vec![rows, columns]);
+    let writer = ArrayWriter::create(Arc::new(Folder::new(scratch.path())), "x", spec).unwrap();
+    let values: Vec<f32> = (0..rows * columns).map(|i| (i % 1001) as f32).collect();
+    assert!(size_of_val(&*values) > PARTED);
+    writer.write(&[0, 0], &values).unwrap();
+    writer.finish().unwrap();
+    let server = Server::of(scratch.path());
+    ["x/zarr.json", "x/c/0/0"].into_iter().for_each(|key| server.answer(key, Answer::Whole, 99));
+    let array = ZarrArray::open(&server.url, "x", MissingChunk::Error).unwrap();
+    assert!(array.shards().unwrap().are_whole);
+    assert!(elements(array) == values);
+    let requests = server.requests();
+    assert_eq!(requests.iter().filter(|request| request.contains("/x/c/0/0")).count(), 1, "{requests:?}");
+}
+
 /// Documents and names come from consolidated metadata, and nothing is asked for that these do not name.
 #[test]
 fn consolidated_metadata_stand_in() {

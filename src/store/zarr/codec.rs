@@ -264,6 +264,15 @@ impl BytesCodecs {
         sizes
     }
 
+    /// Returns the maximum number of bytes of encoded data, and of what stands between two codecs, for at most `decoded` bytes.
+    pub(crate) fn encoded_cap(&self, decoded: usize) -> usize {
+        self.sizes(Size::AtMost(decoded)).iter().map(|size| size.cap()).max().unwrap_or(decoded)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// True if any of the codecs needs memory for its output in addition to its input.
     fn compress(&self) -> bool {
         self.0.iter().any(|codec| *codec != BytesCodec::Crc32c)

@@ -117,6 +117,10 @@ impl Storage for Documents {
         self.storage.get_range(key, range)
     }
 
+    fn reads_ranges(&self, key: &str) -> io::Result<bool> {
+        self.storage.reads_ranges(key)
+    }
+
     fn size(&self, key: &str) -> io::Result<Option<u64>> {
         match self.document(key)? {
             Some(document) => Ok(document.map(|bytes| bytes.len() as u64)),

@@ -20,7 +20,7 @@ use crate::{fresh, store::BitPlanes};
 pub(crate) type Why<T> = Result<T, String>;
 
 /// The reason why there is no chunk; the caller adds the array and the index.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The chunk is faulty; the text says how.
     Wrong(String),

@@ -9,12 +9,12 @@ use zarrs::{
 
 use super::{
     attributes,
-    chain::Chain,
-    codec::{ChunkSpec, MAX_TEXT_BYTES, SUPPORTED},
+    codec::{ChunkSpec, Codecs, MAX_TEXT_BYTES, SUPPORTED},
     fill,
     guard::Why,
     json::read_json,
     node::Node,
+    shard::Shard,
     spec,
 };
 use crate::{
@@ -24,6 +24,9 @@ use crate::{
 
 /// The maximum number of decoded bytes of one chunk. An array with larger chunks is refused when it is opened.
 pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
+
+/// The name of the codec of shards.
+const SHARDS: &str = "sharding_indexed";
 
 /// The maximum number of bytes of one fixed-length string.
 const MAX_STRING_BYTES: usize = 64 << 10;
@@ -48,6 +51,7 @@ pub(crate) enum Element {
 #[derive(Debug)]
 pub(crate) struct Metadata {
     pub(crate) shape: Vec<u64>,
+    /// Extents of a chunk; within a shard, if there are shards.
     pub(crate) chunk_shape: Vec<u64>,
     pub(crate) element: Element,
     /// The number that marks missing elements, according to the array's attributes.
@@ -57,8 +61,10 @@ pub(crate) struct Metadata {
     pub(crate) spec: ChunkSpec,
     /// One element that holds the fill value, in native byte order.
     pub(crate) fill: Vec<u8>,
-    pub(crate) chain: Chain,
-    /// Names of chunk files, relative to the array's folder.
+    pub(crate) codecs: Codecs,
+    /// The layout of shards, if chunks are in these.
+    pub(crate) shard: Option<Shard>,
+    /// Names of the files of chunks, or of shards, relative to the array's folder.
     pub(crate) keys: ChunkKeyEncoding,
     /// The names of chunk files with the other separator (`/` instead of `.`, or the reverse); `None` if the separator makes no difference.
     pub(crate) other_keys: Option<ChunkKeyEncoding>,
@@ -272,7 +278,7 @@ impl Metadata {
         if let Some((name, _)) = v3.additional_fields.iter().find(|(_, field)| field.must_understand()) {
             return Err(format!("its `{name}` is not understood"));
         }
-        let chunk_shape = parse_chunks(&v3)?;
+        let mut chunk_shape = parse_chunks(&v3)?;
         let element = parse_element(&v3, text)?;
         let (size, unit) = element.size_and_unit();
         if size > MAX_STRING_BYTES {
@@ -284,7 +290,23 @@ impl Metadata {
         let spec = ChunkSpec { shape, size, unit, text: MAX_TEXT_BYTES };
         let keys = ChunkKeyEncoding::from_metadata(&v3.chunk_key_encoding).map_err(|e| e.to_string())?;
         let other_keys = other_keys(&v3)?;
-        let chain = Chain::parse(codecs, &spec)?;
+        let (shard, spec, codecs) = match codecs {
+            [shard, others @ ..] if shard.name() == SHARDS => {
+                let (shard, spec, codecs) = Shard::parse(shard, others, &chunk_shape, spec)?;
+                (Some(shard), spec, codecs)
+            }
+            codecs if codecs.iter().any(|codec| codec.name() == SHARDS) => {
+                return Err(format!("codecs of elements before `{SHARDS}` are not supported"));
+            }
+            codecs => {
+                let codecs = Codecs::parse(codecs, &spec)?;
+                (None, spec, codecs)
+            }
+        };
+        if let Some(shard) = &shard {
+            chunk_shape.iter_mut().zip(&shard.grid).for_each(|(extent, n)| *extent /= n);
+        }
+        check_chunk(&chunk_shape, size)?;
         let fill = fill()?.as_ne_bytes().to_vec();
         if size != 0 && fill.len() != size {
             return Err(format!("its fill value has {} bytes, its elements {size}", fill.len()));
@@ -301,7 +323,8 @@ impl Metadata {
             dimensions,
             spec,
             fill,
-            chain,
+            codecs,
+            shard,
             keys,
             other_keys,
         })
@@ -312,10 +335,11 @@ impl Metadata {
         self.shape.iter().zip(&self.chunk_shape).map(|(&n, &chunk)| n.div_ceil(chunk)).collect()
     }
 
-    /// Returns the extents of the part of the chunk at `index`, which lies in the grid, that is within the array.
-    pub(crate) fn extent(&self, index: &[u64]) -> Vec<u64> {
-        let axes = self.shape.iter().zip(&self.chunk_shape).zip(index);
-        axes.map(|((&n, &chunk), &i)| chunk.min(n.saturating_sub(i.saturating_mul(chunk)))).collect()
+    /// Returns the maximum number of bytes of a stored value: of a chunk, or of a shard if there are shards.
+    pub(crate) fn value_bytes(&self) -> u64 {
+        self.shard
+            .as_ref()
+            .map_or_else(|| self.codecs.encoded_cap(&self.spec) as u64, |shard| shard.stored_bytes)
     }
 }
 
@@ -379,20 +403,30 @@ fn parse_element(v3: &ArrayMetadataV3, text: bool) -> Why<Element> {
     }
 }
 
-/// Refuses arrays whose sizes overflow and chunks above [`MAX_CHUNK_BYTES`].
+/// Returns the number of bytes of an element in memory: a decoded string takes at least 4.
+const fn least_size(size: usize) -> u64 {
+    if size == 0 { 4 } else { size as u64 }
+}
+
+/// Refuses arrays whose sizes, or those of their chunks or shards, overflow.
 fn check_sizes(shape: &[u64], chunks: &[u64], size: usize) -> Why<()> {
-    // A decoded string takes at least 4 bytes.
-    let size = if size == 0 { 4 } else { size as u64 };
+    let size = least_size(size);
     // Chunks may extend beyond the array, so the padded extent must fit as well.
     let padded = shape.iter().zip(chunks).map(|(&n, &chunk)| n.div_ceil(chunk).checked_mul(chunk));
     if padded.collect::<Option<Vec<u64>>>().and_then(|padded| claimed_bytes(&padded, size)).is_none() {
         return Err(format!("its shape {shape:?} in chunks of {chunks:?} is more than can be addressed"));
     }
-    match claimed_bytes(chunks, size) {
+    let bytes = claimed_bytes(chunks, size);
+    bytes.map(drop).ok_or_else(|| format!("its chunks {chunks:?} take more bytes than can be addressed"))
+}
+
+/// Refuses chunks, or tiles that are written, above [`MAX_CHUNK_BYTES`].
+pub(crate) fn check_chunk(chunk: &[u64], size: usize) -> Why<()> {
+    match claimed_bytes(chunk, least_size(size)) {
         Some(bytes) if bytes <= MAX_CHUNK_BYTES => Ok(()),
-        Some(bytes) => {
-            Err(format!("its chunks {chunks:?} take {bytes} bytes each, more than {MAX_CHUNK_BYTES}"))
+        bytes => {
+            let bytes = bytes.unwrap_or(u64::MAX);
+            Err(format!("its chunks {chunk:?} take {bytes} bytes each, more than {MAX_CHUNK_BYTES}"))
         }
-        None => Err(format!("its chunks {chunks:?} take more bytes than can be addressed")),
     }
 }

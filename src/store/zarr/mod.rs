@@ -4,7 +4,6 @@
 
 mod array;
 mod attributes;
-mod chain;
 mod codec;
 mod column;
 #[cfg(feature = "remote")]
@@ -19,6 +18,7 @@ mod new_store;
 mod node;
 mod shard;
 mod spec;
+mod stored;
 mod writer;
 
 #[cfg(feature = "remote")]

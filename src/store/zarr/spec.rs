@@ -221,6 +221,11 @@ impl ArraySpec {
         self.shard_shape.as_deref().unwrap_or(&self.chunk_shape)
     }
 
+    /// Returns the number of tiles along each axis.
+    pub(crate) fn grid(&self) -> Vec<u64> {
+        self.shape.iter().zip(self.tile_shape()).map(|(n, tile)| n.div_ceil((*tile).max(1))).collect()
+    }
+
     /// Checks the spec for faults that do not show in the metadata.
     pub(crate) fn check(&self) -> Why<()> {
         if self.format == ZarrFormat::V2 && (self.shard_shape.is_some() || self.checksum) {

@@ -14,9 +14,12 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    column, layout,
+    column,
+    guard::Decoded,
+    layout,
     metadata::{self, Element, Metadata},
     node::Node,
+    shard::slice,
     spec::{ArraySpec, Attributes, ZarrFormat},
 };
 use crate::{
@@ -150,7 +153,8 @@ impl ArrayWriter {
             ZarrFormat::V3 => metadata::parse_v3(spec.metadata(&spec.attributes)),
         });
         let metadata = parsed.map_err(refuse)?;
-        let tiles = metadata.grid().iter().fold(1, |tiles: u64, &n| tiles.saturating_mul(n));
+        metadata::check_chunk(spec.tile_shape(), metadata.spec.size).map_err(refuse)?;
+        let tiles = spec.grid().iter().fold(1, |tiles: u64, &n| tiles.saturating_mul(n));
         if tiles > MAX_TILES {
             return Err(refuse(format!("{tiles} tiles are more than {MAX_TILES}")));
         }
@@ -175,7 +179,7 @@ impl ArrayWriter {
 
     /// Returns the indices of all tiles, in C order.
     pub fn tiles(&self) -> impl Iterator<Item = Vec<u64>> + use<> {
-        let grid = self.metadata.grid();
+        let grid = self.spec.grid();
         (0..self.done.len() as u64).map(move |at| index_at(at, &grid))
     }
 
@@ -207,14 +211,27 @@ impl ArrayWriter {
 
     /// True if the stored bytes of a tile decode to a complete tile.
     fn decodes(&self, index: &[u64]) -> Result<bool> {
-        let Metadata { chain, spec, element, .. } = &self.metadata;
-        let most = chain.encoded_cap(spec) as u64;
         let key = self.key(index);
-        let stored = self.storage.get(&key, most).map_err(|source| self.io(&key, source))?;
-        let Stored::Bytes(bytes) = stored else { return Ok(false) };
-        let decode = || chain.decode(Cow::Borrowed(&bytes), spec, &self.extent(index), &mut |_| None, false);
-        let is_text = |bytes: &[u8]| *element != Element::Text || column::is_text(&self.metadata, bytes);
-        Ok(metadata::guarded(decode).is_ok_and(|(bytes, _)| is_text(&bytes)))
+        let stored = self.storage.get(&key, self.metadata.value_bytes());
+        let Stored::Bytes(bytes) = stored.map_err(|source| self.io(&key, source))? else { return Ok(false) };
+        Ok(metadata::guarded(|| self.decode(&bytes, &self.extent(index))).is_ok())
+    }
+
+    /// Decodes a stored tile: all chunks of a shard of which a part is within `extent`.
+    fn decode(&self, tile: &[u8], extent: &[u64]) -> Decoded<()> {
+        let Metadata { codecs, spec, shard, chunk_shape, element, .. } = &self.metadata;
+        let decode = |chunk| codecs.decode(Cow::Borrowed(chunk), spec, false).map(|(bytes, _)| bytes);
+        let Some(shard) = shard else {
+            let bytes = decode(tile)?;
+            let is_whole = *element != Element::Text || column::is_text(&self.metadata, &bytes);
+            return if is_whole { Ok(()) } else { Err("its strings are damaged".into()) };
+        };
+        let index = shard.index(tile)?;
+        let grid: Vec<u64> = extent.iter().zip(chunk_shape).map(|(n, chunk)| n.div_ceil(*chunk)).collect();
+        (0..grid.iter().product()).try_for_each(|at| {
+            let place = shard.range(index, shard.find(&index_at(at, &grid)).1);
+            decode(slice(tile, place.ok_or("a chunk is missing from it")?)).map(drop)
+        })
     }
 
     /// Returns the spec of the array.
@@ -224,7 +241,8 @@ impl ArrayWriter {
 
     /// Returns the extent along each axis of the part of a tile that lies within the array.
     pub fn extent(&self, index: &[u64]) -> Vec<u64> {
-        self.metadata.extent(index)
+        let axes = self.spec.shape.iter().zip(self.spec.tile_shape()).zip(index);
+        axes.map(|((&n, &tile), &i)| tile.min(n.saturating_sub(i.saturating_mul(tile)))).collect()
     }
 
     /// Writes a tile from its elements within the array, in C order. An existing tile is replaced.
@@ -256,10 +274,11 @@ impl ArrayWriter {
             layout::swap_bytes(bytes.to_mut(), dtype.size());
         }
         if extent != self.spec.tile_shape() {
-            let spec = &self.metadata.spec;
-            let mut whole = vec![0; spec.bytes()];
-            let extent: Vec<usize> = extent.iter().copied().map(to_usize).collect();
-            insert_block(&mut whole, &spec.shape, &vec![0; extent.len()], &bytes, &extent, spec.size);
+            let as_usize = |extents: &[u64]| extents.iter().copied().map(to_usize).collect();
+            let (tile, extent): (Vec<usize>, Vec<usize>) =
+                (as_usize(self.spec.tile_shape()), as_usize(&extent));
+            let mut whole = vec![0; tile.iter().product::<usize>() * dtype.size()];
+            insert_block(&mut whole, &tile, &vec![0; extent.len()], &bytes, &extent, dtype.size());
             bytes = Cow::Owned(whole);
         }
         self.put(index, at, &bytes)
@@ -327,7 +346,7 @@ impl ArrayWriter {
 
     /// Returns the position of a tile in C order.
     fn place(&self, index: &[u64]) -> Result<usize> {
-        let grid = self.metadata.grid();
+        let grid = self.spec.grid();
         if index.len() != grid.len() || index.iter().zip(&grid).any(|(i, n)| i >= n) {
             let why = format!("{index:?} is outside the grid of {grid:?} tiles");
             return Err(Error::argument("write", "index", why));

@@ -28,6 +28,22 @@ const SLACK: u64 = 256;
 /// The bytes of a piece of an entry that is deflated.
 const PIECE: u64 = 4 << 20;
 
+/// The bytes of a file that are read at once, and then checked while they are in the processor's cache.
+const AT_ONCE: usize = 256 << 10;
+
+/// Reads a range of a file in pieces, each of which is shown.
+fn read_file(file: &File, range: Range<u64>, mut show: impl FnMut(&[u8])) -> io::Result<StoredBytes> {
+    let len = to_usize(range.end - range.start);
+    let mut bytes = fresh::chunk(len)?;
+    while bytes.len() < len {
+        let start = bytes.len();
+        bytes.resize(len.min(start + AT_ONCE), 0);
+        read_at(file, &mut bytes[start..], range.start + start as u64)?;
+        show(&bytes[start..]);
+    }
+    Ok(StoredBytes::Owned(bytes))
+}
+
 /// The bytes of an archive.
 #[derive(Debug)]
 enum Bytes {
@@ -42,12 +58,7 @@ impl Bytes {
         let len = to_usize(end.saturating_sub(start));
         match self {
             _ if len == 0 => Ok(StoredBytes::Owned(Vec::new())),
-            Self::File(file) => {
-                let mut bytes = fresh::chunk(len)?;
-                bytes.resize(len, 0);
-                read_at(file, &mut bytes, start)?;
-                Ok(StoredBytes::Owned(bytes))
-            }
+            Self::File(file) => read_file(file, start..end, |_| ()),
             Self::Stored(storage) => match storage.get_range("", start..end)? {
                 Value::Bytes(bytes) if bytes.len() == len => Ok(bytes),
                 _ => Err(ErrorKind::UnexpectedEof.into()),
@@ -197,13 +208,20 @@ impl ZipStorage {
     /// Reads the value of an entry. Of one that is deflated, a piece of the data is in memory besides.
     fn value(&self, entry: &Entry) -> io::Result<StoredBytes> {
         entry.check()?;
+        let mut crc = Crc::new();
         let bytes = if entry.is_deflated() {
             let mut value = fresh::chunk(to_usize(entry.size))?;
             let data = Data { zip: self, entry, piece: StoredBytes::Owned(Vec::new()), used: 0, next: 0 };
             DeflateDecoder::new(data).take(entry.size + 1).read_to_end(&mut value)?;
+            crc.update(&value);
             StoredBytes::Owned(value)
+        } else if let Bytes::File(file) = &self.bytes {
+            let start = self.start(entry)?;
+            read_file(file, start..start + entry.stored, |piece| crc.update(piece))?
         } else {
-            self.data(entry, 0..entry.stored)?
+            let bytes = self.data(entry, 0..entry.stored)?;
+            crc.update(&bytes);
+            bytes
         };
         if bytes.len() as u64 != entry.size {
             return Err(wrong(format!(
@@ -211,8 +229,6 @@ impl ZipStorage {
                 entry.size
             )));
         }
-        let mut crc = Crc::new();
-        crc.update(&bytes);
         if crc.sum() != entry.crc {
             return Err(wrong("is damaged: it does not have the checksum that its archive states"));
         }
@@ -296,6 +312,17 @@ impl Storage for ZipStorage {
             return self.data(entry, range).map(Value::Bytes);
         }
         Ok(Value::Bytes(part(self.value(entry)?, to_usize(range.start)..to_usize(range.end))))
+    }
+
+    /// True if no entry beside or below that of the key is deflated, but for documents.
+    fn reads_ranges(&self, key: &str) -> io::Result<bool> {
+        let name = self.name(key)?;
+        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let is_document = |entry: &Entry| {
+            DOCUMENTS.contains(&entry.name.rsplit_once('/').map_or(&*entry.name, |(_, name)| name))
+        };
+        Ok(self.is_plain
+            || !self.below(folder).iter().any(|entry| entry.is_deflated() && !is_document(entry)))
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {

@@ -11,10 +11,10 @@ use flate2::{Compression, write::DeflateEncoder};
 
 use super::*;
 use crate::{
-    ChunkedArray, Device, MissingChunk, Run,
-    openings::{Zipped, stored, zip},
-    store::{StorageOptions, ZarrArray, open_storage},
-    stream::StoredMatrix,
+    Cancel, ChunkedArray, Device, MissingChunk, Run, StoredType,
+    openings::{Zipped, cpu, stored, zip},
+    store::{ArraySpec, ArrayWriter, Folder, StorageOptions, ZarrArray, open_storage},
+    stream::{AsStored, Blocks, Plan, Selection, StoredMatrix},
 };
 
 const FIXTURES: [&str; 4] = ["stored.ozx", "deflated.zarr.zip", "large.zarr.zip", "info-zip.ZIP"];
@@ -97,6 +97,39 @@ fn find(bytes: &[u8], signature: &[u8]) -> usize {
 fn elements(array: ZarrArray) -> Vec<f32> {
     let matrix = StoredMatrix::new(vec![Arc::new(array)], &Device::cpu()).unwrap();
     matrix.to_tensor(&Run::default()).unwrap().read().unwrap()
+}
+
+/// A shard that is deflated is inflated once in a pass within the least memory, which counts it; one that is stored is read by ranges.
+#[test]
+fn shards_in_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = ArraySpec::new(StoredType::F32, &[8, 6], &[2, 2]).shard_shape(vec![8, 6]);
+    let writer = ArrayWriter::create(Arc::new(Folder::new(folder.path())), "", spec).unwrap();
+    let values: Vec<f32> = (0..48_u8).map(f32::from).collect();
+    writer.write(&[0, 0], &values).unwrap();
+    writer.finish().unwrap();
+    let [document, shard] = ["zarr.json", "c/0/0"].map(|name| fs::read(folder.path().join(name)).unwrap());
+    for is_deflated in [false, true] {
+        let of_shard = if is_deflated { deflated("c/0/0", &shard) } else { stored("c/0/0", &shard) };
+        let archive = zip(&[deflated("zarr.json", &document), of_shard]);
+        let (object, zip) = within(&archive, "");
+        let storage: Arc<dyn Storage> = Arc::new(zip.unwrap());
+        let array = Arc::new(ZarrArray::open_in(&storage, "", MissingChunk::Error).unwrap());
+        let shards = array.shards().unwrap();
+        assert_eq!(shards.are_whole, is_deflated);
+        let (rows, convert) = (Arc::new(Selection::all(8)), Arc::new(AsStored(StoredType::F32)));
+        let plan = Plan::of_rows(vec![array], rows, None, convert, 2).unwrap();
+        assert_eq!(plan.largest_need() > shards.bytes, is_deflated);
+        object.asked.lock().unwrap().clear();
+        let mut blocks = Blocks::new(&plan, cpu(), 2, plan.largest_need(), &Cancel::default()).unwrap();
+        let mut all = Vec::new();
+        while let Some(mut block) = blocks.next_block().unwrap() {
+            all.extend(block.bytes().chunks(4).map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap())));
+        }
+        assert_eq!(all, values);
+        // The local header, the index, and 12 chunks; or the entry.
+        assert_eq!(object.asked.lock().unwrap().len(), if is_deflated { 1 } else { 14 });
+    }
 }
 
 #[test]
@@ -302,6 +335,23 @@ fn entries_that_are_wrong() {
     // An entry that is not asked for does no harm.
     let zip = opened(&both(&zip(&[stored("k", b"value"), stored("l", b"other")]), 8, &[93]));
     assert_eq!((got(&zip, "l").unwrap(), zip.size("k").unwrap()), (b"other".to_vec(), Some(5)));
+}
+
+/// A stored entry of a file that is longer than a piece is read to its end, and so is it checked.
+#[test]
+fn entries_of_several_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let value: Vec<u8> = (0..2 * AT_ONCE + 3).map(|i| (i % 251).to_le_bytes()[0]).collect();
+    let (mut archive, file) = (zip(&[stored("x", &value)]), folder.path().join("x.zip"));
+    let read = |archive: &[u8]| {
+        fs::write(&file, archive).unwrap();
+        ZipStorage::open(&file, "").unwrap().get("x", u64::MAX)
+    };
+    assert!(matches!(read(&archive), Ok(Value::Bytes(bytes)) if *bytes == *value));
+    // The data follows a name of one byte.
+    archive[LOCAL + value.len()] ^= 1;
+    let error = read(&archive).unwrap_err().to_string();
+    assert!(error.contains("checksum"), "{error}");
 }
 
 /// Whatever is changed in an archive, a value is its own or an error, and nothing beyond the archive is asked for.

@@ -1,9 +1,17 @@
 //! The memory that a pass takes: what is staged, the chunks of a box, and what is decoded ahead.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    iter,
+    ops::Range,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
-use super::{Band, Plan};
-use crate::stream::boxes::{AXES, Along, Edge};
+use super::{Band, Plan, decoded_bytes};
+use crate::stream::{
+    boxes::{AXES, Along, Edge},
+    kept::{is_worth_keeping, memory_of},
+};
 
 /// The amounts of work that a pass may have in progress at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +22,8 @@ pub(crate) struct AtOnce {
     pub(crate) fetches: usize,
     /// The number of chunks that are being fetched, are fetched or are being decoded, if chunks are fetched ahead.
     pub(crate) fetched: usize,
+    /// The number of bytes of shards that are held, each read as a whole.
+    pub(crate) shards: u64,
     /// The maximum number of bytes of decoded chunks.
     pub(crate) bytes: u64,
 }
@@ -35,15 +45,16 @@ impl Plan {
         Along { size: rows.max(1), ..self.along[0] }.most(self.rows()).saturating_mul(self.row_bytes())
     }
 
-    /// Returns the minimum number of bytes that a pass takes: for the decoded chunks of any one box, for scratch memory to decode a
-    /// chunk, and for the lists of what is read.
+    /// Returns the minimum number of bytes that a pass takes: for the decoded chunks of any one box, for the shards that hold it if these
+    /// are always read as a whole, for scratch memory to decode a chunk, and for the lists of what is read.
     pub fn largest_need(&self) -> u64 {
         self.largest_need_of(self.block_rows())
     }
 
     /// Returns the minimum number of bytes that a pass takes in boxes of `rows` rows (at least one).
     pub fn largest_need_of(&self, rows: u64) -> u64 {
-        self.chunks_of_box(rows).saturating_add(self.scratch).saturating_add(self.lists)
+        let held = self.chunks_of_box(rows).saturating_add(self.shards_of_box(rows));
+        held.saturating_add(self.scratch).saturating_add(self.lists)
     }
 
     /// Returns the maximum number of bytes of decoded chunks that are held for any one box of `rows` rows (at least one).
@@ -79,8 +90,73 @@ impl Plan {
         self.bands.iter().map(begins).filter(|number| *number < boxes).map(need).max().unwrap_or(0)
     }
 
-    /// Returns the bytes beyond [`largest_need`](Self::largest_need) that keep `threads` threads busy: scratch memory for each thread,
-    /// and room to decode ahead.
+    /// Returns the maximum number of bytes of the shards that hold any one box of `rows` rows (at least one), for arrays whose shards are
+    /// always read as a whole.
+    fn shards_of_box(&self, rows: u64) -> u64 {
+        let whole = |array: usize| self.shards(array).filter(|shards| shards.are_whole);
+        let across = |array: usize| {
+            let shards = whole(array)?;
+            let along = |(axis, n): (usize, &u64)| {
+                let of = |number| {
+                    let chunks = self.pieces(array, axis, number).chunks;
+                    chunks.chunk_by(|a, b| a / n == b / n).count() as u64
+                };
+                (0..self.count(axis)).map(of).max().unwrap_or(0)
+            };
+            let axes = shards.chunks.iter().enumerate().skip(1);
+            Some(axes.map(along).fold(shards.bytes, u64::saturating_mul))
+        };
+        if !self.holds_whole() {
+            return 0;
+        }
+        let across: Vec<Option<u64>> = (0..self.arrays()).map(across).collect();
+        let along = Along { size: rows.max(1), ..self.along[0] };
+        let rows_of_shards = |number: u64| {
+            let of = |(band, _): (usize, Range<u64>)| {
+                let Band { array, chunk_row, .. } = self.bands[band];
+                Some((array, chunk_row / whole(array)?.chunks[0]))
+            };
+            let rows: BTreeSet<_> = self.rows_of(&along, number).into_iter().filter_map(of).collect();
+            rows.into_iter().filter_map(|(array, _)| across[array]).fold(0, u64::saturating_add)
+        };
+        (0..along.count(self.rows())).map(rows_of_shards).max().unwrap_or(0)
+    }
+
+    /// True if shards of some array are always read as a whole. Those of others are not then.
+    pub(in crate::stream) fn holds_whole(&self) -> bool {
+        self.shards.iter().flatten().any(|shards| shards.are_whole)
+    }
+
+    /// Lets passes of the plan read shards as a whole of which they want at least half of the chunks, in at most `most` bytes of host
+    /// memory that nothing else takes. Returns the bytes that they may take, which are no more than they have use for. By default they take
+    /// none. Shards that are always read as a whole are read ahead in it. It has a use only for storage with
+    /// [high latency](crate::ChunkedArray::fetches), since other storage sends parts as fast.
+    pub fn hold_shards(&self, most: u64) -> u64 {
+        let [bytes, shards] = self.whole_shards();
+        let room = most.checked_div(bytes).unwrap_or(0).min(shards) * bytes;
+        self.shard_room.store(room, Relaxed);
+        room
+    }
+
+    /// Returns the maximum number of bytes of a shard that may be read as a whole, and the number of such shards in two rows of shards: one
+    /// follows the other.
+    fn whole_shards(&self) -> [u64; 2] {
+        let shards = (0..self.arrays()).filter_map(|array| Some((array, self.shards(array)?)));
+        let whole = self.holds_whole();
+        let shards = shards.filter(|(array, of)| of.are_whole == whole && self.array(*array).fetches() > 0);
+        shards.fold([0; 2], |[bytes, most], (array, shards)| {
+            let rows = self.bands().chunk_by(|a, b| {
+                a.array == b.array && a.chunk_row / shards.chunks[0] == b.chunk_row / shards.chunks[0]
+            });
+            let across = iter::zip(self.across(array), shards.chunks.iter().skip(1));
+            let across = across.map(|(chunks, n)| chunks.chunk_by(|a, b| a / n == b / n).count() as u64);
+            let count = across.fold(rows.take(2).count() as u64, u64::saturating_mul);
+            [bytes.max(shards.bytes), most.max(count)]
+        })
+    }
+
+    /// Returns the bytes beyond [`largest_need`](Self::largest_need) that keep `threads` threads busy: scratch memory for each thread, and
+    /// room to decode ahead.
     pub fn ahead(&self, threads: u64) -> u64 {
         let band = self.bands.iter().map(|band| band.bytes).max().unwrap_or(0);
         let others = self.scratch.saturating_mul(threads.saturating_sub(1));
@@ -98,12 +174,14 @@ impl Plan {
         let others = within(spare / 2, self.scratch, threads.saturating_sub(1) as u64);
         let waiting = within(spare / 4, self.fetched, self.fetches);
         let taken = (1 + others) * self.scratch + waiting * self.fetched;
+        let of_box = self.shards_of_box(rows);
         let count = |n: u64| usize::try_from(n).unwrap_or(threads);
         AtOnce {
             decoders: count(1 + others),
             fetches: count(self.fetches.min(1 + others + waiting)),
             fetched: count(1 + others + waiting),
-            bytes: bytes.saturating_sub(taken).saturating_sub(self.lists),
+            shards: of_box.saturating_add(self.shard_room.load(Relaxed)),
+            bytes: bytes.saturating_sub(taken).saturating_sub(self.lists).saturating_sub(of_box),
         }
     }
 
@@ -119,6 +197,13 @@ impl Plan {
     /// Returns the number of bytes of memory of the chunks that are [kept](Self::keep_chunks).
     pub fn kept_bytes(&self) -> u64 {
         self.kept.held()
+    }
+
+    /// Returns the maximum number of bytes of memory that chunks which are kept take.
+    pub(in crate::stream) fn most_kept(&self) -> u64 {
+        let arrays = self.arrays.iter().filter(|array| is_worth_keeping(&***array));
+        let stored = arrays.map(|array| array.fetched_bytes().max(decoded_bytes(&**array))).max();
+        stored.map_or(0, memory_of).saturating_mul(self.chunks() as u64)
     }
 
     /// Shares kept chunks with a plan that reads the same elements of the same arrays.

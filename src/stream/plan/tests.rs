@@ -1,7 +1,7 @@
 //! Rows, and the memory that a plan says.
 
 use super::*;
-use crate::{StoredType, store::MemoryArray, stream::AsStored};
+use crate::{DecodedChunk, FetchedChunk, StoredType, store::MemoryArray, stream::AsStored};
 
 fn plan(rows_and_chunks: &[(u64, u64)], block_rows: u64) -> Plan {
     let array = |&(rows, chunk): &(u64, u64)| -> Arc<dyn ChunkedArray> {
@@ -84,4 +84,50 @@ fn memory_is_shared_by_decoders_and_chunks() {
             assert_eq!(decoders(&plan, 64, rows, plan.largest_need_of(rows) + plan.ahead(64)).0, 64);
         }
     }
+}
+
+/// Of arrays in shards, the shards along an axis are counted, and more chunks are believed.
+#[test]
+fn chunks_that_are_believed() {
+    /// An array of bytes in chunks of one element.
+    #[derive(Debug)]
+    struct Claims([u64; 1], Option<u64>);
+
+    impl ChunkedArray for Claims {
+        fn name(&self) -> &str {
+            "claims"
+        }
+        fn shape(&self) -> &[u64] {
+            &self.0
+        }
+        fn chunk_shape(&self) -> &[u64] {
+            &[1]
+        }
+        fn dtype(&self) -> StoredType {
+            StoredType::I8
+        }
+        fn shards(&self) -> Option<Shards> {
+            let chunks = vec![self.1?];
+            Some(Shards { chunks, bytes: 1 << 20, index_bytes: 0, are_whole: false })
+        }
+        fn decode(&self, _: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+            unreachable!("a plan reads nothing")
+        }
+    }
+    let refused = |extent, chunks| {
+        let (rows, convert) = (Arc::new(Selection::all(1)), Arc::new(AsStored(StoredType::I8)));
+        let plan = Plan::of_rows(vec![Arc::new(Claims([extent], chunks))], rows, None, convert, 1);
+        plan.err().map(|error| error.to_string())
+    };
+    let most = MAX_CHUNKS;
+    for (extent, chunks, words) in [
+        (most + 1, None, "claims 1048577 chunks along axis 0; at most 1048576 "),
+        (2 * most + 1, Some(2), "claims 1048577 shards along axis 0; at most 1048576 "),
+        (16 * most + 1, Some(1 << 20), "claims 16777217 chunks along axis 0; at most 16777216 "),
+    ] {
+        let why = refused(extent, chunks).unwrap();
+        assert!(why.contains(words) && refused(extent - 1, chunks).is_none(), "{why}");
+    }
+    // Shards that do not fit the axes are none.
+    assert!(refused(1, Some(0)).is_none());
 }

@@ -190,7 +190,9 @@ impl<'a> Measure<'a> {
         }
         let left = rest.left(host).host;
         let ahead = plan.ahead(host.pool()?.current_num_threads() as u64).min(left / 2);
-        plan.keep_chunks(self.room.min(left - ahead));
+        let kept = self.room.min(left - ahead);
+        plan.keep_chunks(kept);
+        plan.hold_shards(left - ahead - kept);
         let bytes = plan.largest_need().saturating_add(ahead);
         let mut blocks = Blocks::new(plan, host, plan.block_rows(), bytes, &run.cancel)?;
         let pass = Pass::new(run, Status::new(number[0], number[1], m));

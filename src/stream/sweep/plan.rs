@@ -113,7 +113,11 @@ impl Boxes<'_> {
         let threads = device.threads();
         let most = plan.largest_need().saturating_add(left);
         let bytes = chunk_bytes(&plan, threads, most, cancel)?;
-        let writers = if self.written == 0 { 0 } else { self.writers(&size, threads as u64, most - bytes) };
+        let (writers, written) = match self.written {
+            0 => (0, 0),
+            _ => self.writers(&size, threads as u64, most - bytes),
+        };
+        plan.hold_shards(most - bytes - written);
         Ok(BoxPlan { plan, bytes, writers, size, on_device })
     }
 
@@ -146,13 +150,15 @@ impl Boxes<'_> {
         Ok(Candidate { plan, left, on_device: needs.on(device).device })
     }
 
-    /// Returns the number of boxes of this size that are written concurrently, with `left` bytes of host memory.
-    fn writers(&self, size: &[u64], threads: u64, left: u64) -> u64 {
+    /// Returns the number of boxes of this size that are written concurrently, with `left` bytes of host memory, and the bytes that they
+    /// take of these.
+    fn writers(&self, size: &[u64], threads: u64, left: u64) -> (u64, u64) {
         let tiles = tiles(size, &self.tile);
         let core = size.iter().product::<u64>() * self.written;
         let encoded = self.tile.iter().product::<u64>() * self.written * tiles.min(threads) * ENCODED;
-        let more = (threads / tiles).min(WRITERS).saturating_sub(1);
-        1 + more.min(left / (core + encoded).max(1))
+        let each = (core + encoded).max(1);
+        let more = (threads / tiles).min(WRITERS).saturating_sub(1).min(left / each);
+        (1 + more, more * each)
     }
 }
 

@@ -6,14 +6,13 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use self::values::{Values, fill, parse};
 use super::{
-    array::StoredArray,
     codec::MAX_TEXT_BYTES,
     guard::{Decoded, Fault},
     metadata::Metadata,
     node::Node,
-    shard::Inner,
+    stored::StoredArray,
 };
-use crate::{Budget, Error, Result, extent::to_usize, store::Storage};
+use crate::{Budget, Error, Result, Shards, WholeShard, extent::to_usize, store::Storage};
 
 /// The maximum number of elements in one row.
 const MAX_ROW: u64 = 1 << 16;
@@ -43,7 +42,7 @@ pub struct Column {
     gaps: Gaps,
 }
 
-/// The chunks, and inner chunks of shards, that were missing and were filled.
+/// The chunks that were missing and were filled.
 #[derive(Debug, Default)]
 struct Gaps {
     /// The numbers of filled chunks and of present chunks, by the column of the array at which the chunks start.
@@ -53,7 +52,7 @@ struct Gaps {
 }
 
 impl Gaps {
-    /// Records a chunk or an inner chunk that starts at `column` of the array.
+    /// Records a chunk that starts at `column` of the array.
     fn note(&mut self, column: u64, rows: Range<u64>, there: bool) {
         self.columns.entry(column).or_default()[usize::from(there)] += 1;
         match self.rows.last_mut() {
@@ -68,7 +67,7 @@ impl Column {
     /// Reads the column at `path` within `storage`; returns `None` if nothing is there. Reads and decodes the chunks one after another on
     /// the calling thread.
     ///
-    /// `left_out` says whether a writer may have left out chunks (and inner chunks of shards) that hold only the fill value. Its
+    /// `left_out` says whether a writer may have left out chunks that hold only the fill value. Its
     /// arguments are the column of the array at which the chunk starts, and the fill value (the digits of an integer).
     /// Missing chunks that `left_out` accepts are read as the fill value. Other missing chunks are lost, which is an error.
     ///
@@ -124,15 +123,22 @@ impl Column {
         // Since `read` uses half of the remaining memory, twice the bytes, plus one, are certain not to fit.
         let over = |bytes: u64| memory.fit_host(bytes.saturating_mul(2).saturating_add(1)).map(drop);
         let (allowed, grid, axes) = (memory.left_of_host() / 2, self.grid(), array.metadata.shape.len());
-        let (spec, chain) = (&array.metadata.spec, &array.metadata.chain);
+        let (spec, codecs, shards) = (&array.metadata.spec, &array.metadata.codecs, array.shards());
         let (is_text, count, bytes) = (spec.size == 0, spec.count() as u64, spec.bytes() as u64);
         // A chunk of strings of variable length counts four times, with a length of four bytes per string: as stored, decoded, parsed,
         // and as scratch memory for blosc.
         let need = if is_text {
             4 * 4 * count
         } else {
-            2 * bytes + chain.fetched(spec) + chain.scratch(spec) + 8 * count
+            2 * bytes + codecs.fetched(spec) + array.scratch() + 8 * count
         };
+        let shard =
+            shards.as_ref().map_or([1; 2], |of| [of.chunks[0], of.chunks.get(1).copied().unwrap_or(1)]);
+        // Shards of the same rows are read whole, if there is room for them, or if they have to be.
+        let of_rows = |of: &Shards| of.bytes.saturating_mul(grid[1].div_ceil(shard[1]));
+        let (must, of_rows) = shards.as_ref().map_or((false, 0), |of| (of.are_whole, of_rows(of)));
+        let mut need = need + shards.as_ref().map_or(0, |shards| shards.index_bytes);
+        need = need.saturating_add(if must { of_rows } else { 0 });
         let chunks = grid[0].saturating_mul(grid[1]);
         let mut held = chunks.saturating_mul(size_of::<Option<Values>>() as u64);
         let most = held.saturating_add(chunks.saturating_mul(bytes + 8 * count)).saturating_add(need);
@@ -140,7 +146,14 @@ impl Column {
         if peak > allowed {
             return over(most);
         }
+        let mut whole = Vec::new();
+        let are_whole = must || of_rows > 0 && most.saturating_add(of_rows) <= allowed;
+        need += if are_whole && !must { of_rows } else { 0 };
         for (down, right) in (0..grid[0]).flat_map(|down| (0..grid[1]).map(move |right| (down, right))) {
+            if are_whole && right == 0 && down % shard[0] == 0 {
+                whole = (0..grid[1].div_ceil(shard[1])).map(|_| WholeShard::default()).collect();
+            }
+            let whole = whole.get(to_usize(right / shard[1]));
             if !is_text && held + need > allowed {
                 return over(most);
             }
@@ -150,7 +163,7 @@ impl Column {
                 if is_text {
                     array.metadata.spec.text = MAX_TEXT_BYTES.min(to_usize((allowed - used) / 4));
                 }
-                match self.chunk(&array, index, left_out) {
+                match self.chunk(&array, index, whole, left_out) {
                     Err(Fault::Large(bytes, _)) if is_text && bytes <= MAX_TEXT_BYTES as u64 => {
                         peak = peak.max(held.saturating_add(4 * bytes));
                         if used == 0 {
@@ -186,27 +199,18 @@ impl Column {
         &mut self,
         array: &StoredArray,
         index: &[u64],
+        whole: Option<&WholeShard>,
         left_out: &dyn Fn(u64, &str) -> bool,
     ) -> Decoded<(Option<Values>, u64)> {
         let metadata = &array.metadata;
         let (row, first) = (index[0] * self.chunk[0], index.get(1).map_or(0, |right| right * self.chunk[1]));
         let fill = self.fill.as_ref().and_then(|fill| fill.text(0));
-        let lacks = |column| fill.as_deref().is_some_and(|fill| left_out(column, fill));
-        let (rows, gaps, mut has_inner) = (self.shape[0], &mut self.gaps, false);
-        let mut fill_of = |inner: &Inner| {
-            let column = first + inner.origin.get(1).map_or(0, |&at| at as u64);
-            let start = row + inner.origin[0] as u64;
-            has_inner = true;
-            gaps.note(column, start..rows.min(start + inner.shape[0] as u64), inner.there);
-            lacks(column).then_some(metadata.fill.as_slice())
-        };
-        let chunk = array.decode(index, array.fetch(index)?, &mut fill_of, false)?;
-        if chunk.is_none() && !lacks(first) {
+        let chunk = array.decode(array.fetch(index, whole)?, false)?;
+        let is_lost = chunk.is_none() && !fill.is_some_and(|fill| left_out(first, &fill));
+        if is_lost {
             return Err(Fault::Missing("it is missing from the store".to_owned()));
         }
-        if !has_inner {
-            gaps.note(first, row..rows.min(row + self.chunk[0]), chunk.is_some());
-        }
+        self.gaps.note(first, row..self.shape[0].min(row + self.chunk[0]), chunk.is_some());
         let Some((chunk, _)) = chunk else { return Ok((None, 0)) };
         Ok((Some(parse(metadata, &chunk.bytes)?), chunk.stored.max(chunk.bytes.len() as u64)))
     }
@@ -227,7 +231,7 @@ impl Column {
         &self.path
     }
 
-    /// Returns the number of chunks, and inner chunks of shards, that were missing from the store and were read as the fill value.
+    /// Returns the number of chunks that were missing from the store and were read as the fill value.
     pub fn filled(&self) -> u64 {
         self.gaps.columns.values().map(|[filled, _]| filled).sum()
     }

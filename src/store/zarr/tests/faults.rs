@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::*;
+use super::{
+    super::{guard::Fault, metadata::Metadata, shard::slice},
+    *,
+};
+use crate::WholeShard;
 
 const SHAPE: [u64; 3] = [32, 64, 2];
 const BYTES: usize = 32 * 64 * 2;
@@ -30,7 +34,11 @@ fn v3_store(codecs: &[Value], chunk: Vec<u8>) -> Scratch {
 /// Returns the error of reading the chunk at `index`, and checks that it names the array and the chunk.
 fn why(scratch: &Scratch, index: &[u64], case: &str) -> String {
     let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    match array.read_chunk(index) {
+    named(array.read_chunk(index), index, case)
+}
+
+fn named(read: crate::Result<DecodedChunk>, index: &[u64], case: &str) -> String {
+    match read {
         Err(Error::Chunk { array, index: at, why }) => {
             assert!(array.ends_with("/a") && *at == *index, "{case}: {array} {at:?}");
             why.into()
@@ -168,10 +176,10 @@ fn truncated_anywhere() {
     for (meta, good) in cases {
         let array = v2_store(&meta, good.clone());
         let array = array.open("a").unwrap();
-        let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
-        assert!(chain.decode(Cow::Borrowed(&good), spec, &SHAPE, &mut |_| None, false).unwrap().0 == plain);
+        let (codecs, spec) = (&array.metadata.codecs, &array.metadata.spec);
+        assert!(codecs.decode(Cow::Borrowed(&good), spec, false).unwrap().0 == plain);
         for end in 0..good.len() {
-            let cut = chain.decode(Cow::Borrowed(&good[..end]), spec, &SHAPE, &mut |_| None, false);
+            let cut = codecs.decode(Cow::Borrowed(&good[..end]), spec, false);
             assert!(cut.is_err(), "{meta} cut at {end} of {}", good.len());
         }
     }
@@ -225,6 +233,16 @@ fn claims_and_bombs() {
     }
 }
 
+/// Returns the error of reading the chunk at [0, 2], which is of shard [0, 1]: the same from a range and from the whole shard.
+fn of_shard(scratch: &Scratch, case: &str) -> String {
+    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    let fetched = array.fetch_from(&WholeShard::default(), &[0, 2]);
+    let whole = named(fetched.and_then(|fetched| array.decode(&[0, 2], fetched)), &[0, 2], case);
+    let again = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    assert_eq!(named(again.read_chunk(&[0, 2]), &[0, 2], case), whole, "{case}");
+    whole
+}
+
 fn sharded(crc: bool, chunk: Vec<u8>) -> Scratch {
     let scratch = Scratch::new();
     let inner =
@@ -245,31 +263,53 @@ fn shard_indices() {
     };
     let scratch = sharded(false, good.clone());
     let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    assert_eq!(array.read_chunk(&[0, 1]).unwrap().bytes[..6], [1, 1, 1, 2, 2, 2]);
+    assert_eq!(array.read_chunk(&[0, 3]).unwrap().bytes, [2; 6]);
+    // The entry is that of another chunk of the shard, but no chunk is read by an index that lies.
     let cases = [
-        ("empty", vec![]),
-        ("shorter than its index", good[index + 1..].to_vec()),
-        ("overflow", entry(u64::MAX - 4, 8)),
-        ("overflow to 0", entry(u64::MAX, 1)),
-        ("offset 2^63", entry(1 << 63, 8)),
-        ("length 2^63", entry(0, 1 << 63)),
-        ("length MAX", entry(0, u64::MAX)),
-        ("past the end", entry(good.len() as u64 - 1, 2)),
-        ("at the end", entry(good.len() as u64, 0)),
-        ("half missing", entry(u64::MAX, 0)),
-        ("the index itself", entry(index as u64, 64)),
-        ("missing", shard(&[inner[0].clone(), inner[1].clone(), None, inner[3].clone()], false)),
-        ("a claim inside", shard(&[inner[0].clone(), None, Some(zstd_claim(1 << 50)), None], false)),
-        ("a bomb inside", shard(&[Some(zstd(&vec![0; 1 << 24])), None, None, None], false)),
-        ("without its crc", good[1..].to_vec()),
+        ("empty", vec![], "shorter than the shard index"),
+        ("shorter than its index", good[index + 1..].to_vec(), "shorter than the shard index"),
+        ("overflow", entry(u64::MAX - 4, 8), "the shard index claims"),
+        ("overflow to 0", entry(u64::MAX, 1), "the shard index claims"),
+        ("offset 2^63", entry(1 << 63, 8), "the shard index claims"),
+        ("length 2^63", entry(0, 1 << 63), "the shard index claims"),
+        ("length MAX", entry(0, u64::MAX), "the shard index claims"),
+        ("past the end", entry(good.len() as u64 - 1, 2), "the shard index claims"),
+        ("at the end", entry(good.len() as u64, 0), "the shard index claims"),
+        ("half missing", entry(u64::MAX, 0), "the shard index claims"),
+        ("the index itself", entry(index as u64, 64), "the shard index claims"),
+        ("without its crc", good[1..].to_vec(), "the shard index claims"),
+        (
+            "a chunk too long",
+            shard(&[None, None, Some(vec![0; 65_550]), None], false),
+            "an inner chunk has 65550 bytes",
+        ),
+        ("too long", [vec![0; 80 << 10], good.clone()].concat(), "its file has"),
     ];
-    for (case, chunk) in cases {
-        why(&sharded(false, chunk), &[0, 1], case);
+    for (case, chunk, words) in cases {
+        let why = of_shard(&sharded(false, chunk), case);
+        assert!(why.starts_with("shard c/0/1: ") && why.contains(words), "{case}: {why}");
+    }
+    for (case, chunk, words) in [
+        ("missing", shard(&[None, inner[1].clone(), None, inner[3].clone()], false), "it is missing"),
+        (
+            "a claim inside",
+            shard(&[Some(zstd_claim(1 << 50)), None, None, None], false),
+            "expected at most 6",
+        ),
+        (
+            "a bomb inside",
+            shard(&[Some(zstd(&vec![0; 1 << 24])), None, None, None], false),
+            "expected at most 6",
+        ),
+        ("of no bytes", shard(&[Some(vec![]), None, None, None], false), "zstd"),
+    ] {
+        let why = of_shard(&sharded(false, chunk), case);
+        assert!(why.contains(words), "{case}: {why}");
     }
     let with_crc = shard(&inner, true);
     let flipped = patched(&with_crc, with_crc.len() - 10, &[with_crc[with_crc.len() - 10] ^ 4]);
-    assert!(why(&sharded(true, flipped), &[0, 1], "index crc").contains("shard index"));
-    assert!(why(&sharded(true, good), &[0, 1], "no index crc").contains("shard index"));
+    assert!(of_shard(&sharded(true, flipped), "index crc").contains("shard c/0/1: shard index: the crc32c"));
+    assert!(of_shard(&sharded(true, good), "no index crc").contains("shard index"));
 }
 
 /// Any six bytes are a valid uncompressed inner chunk, even those of the index or of a neighbouring chunk.
@@ -280,15 +320,15 @@ fn inner_chunks_that_overlap() {
     let codecs = shard_codecs(json!([{ "name": "bytes" }]), index_codecs(false), "end");
     scratch.array("a", &v3(&[4, 12], &[4, 6], "uint8", codecs), &[("c/0/1", good.clone())]);
     let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    assert_eq!(array.read_chunk(&[0, 1]).unwrap().bytes[..6], [1, 1, 1, 2, 2, 2]);
+    assert_eq!(array.read_chunk(&[1, 3]).unwrap().bytes, [4; 6]);
     for (at, words) in [(20, "0..24"), (u64::MAX - 2, "0..24"), (12, "overlap"), (14, "overlap")] {
         scratch.put("a/c/0/1", patched(&good, 24 + 48, &at.to_le_bytes()));
-        let why = why(&scratch, &[0, 1], "an entry that is another's");
+        let why = of_shard(&scratch, "an entry that is another's");
         assert!(why.contains(words), "{why}");
     }
     // The shard lost its first bytes, so the last entry points to six bytes of the index.
     scratch.put("a/c/0/1", &good[6..]);
-    assert!(why(&scratch, &[0, 1], "cut").contains("6 bytes at 18"));
+    assert!(of_shard(&scratch, "cut").contains("6 bytes at 18"));
 }
 
 /// If random bytes are changed, decoding either fails or gives a chunk of the right size.
@@ -318,8 +358,8 @@ fn flipped_bytes_never_panic() {
     for (case, (scratch, good)) in stores.iter().enumerate() {
         // This calls the code below the one that catches panics, which would hide them.
         let array = scratch.open("a").unwrap();
-        let (chain, spec) = (&array.metadata.chain, &array.metadata.spec);
-        let mut numbers = Numbers(1000 + case as u64);
+        let Metadata { codecs, spec, shard, .. } = &array.metadata;
+        let (mut numbers, mut count) = (Numbers(1000 + case as u64), 0);
         for round in 0..4000 {
             let mut bytes = good.clone();
             for _ in 0..1 + numbers.below(3) {
@@ -329,11 +369,22 @@ fn flipped_bytes_never_panic() {
                 bytes[at] = numbers.next().to_le_bytes()[0];
             }
             let leave = numbers.below(2) == 0;
-            let decoded = chain.decode(Cow::Owned(bytes), spec, &SHAPE, &mut |_| Some(&[0]), leave);
-            if let Ok((mut decoded, planes)) = decoded {
+            let places = shard.as_ref().map_or_else(
+                || Ok(std::iter::once(0..bytes.len() as u64).collect::<Vec<_>>()),
+                |shard| {
+                    let index = shard.index(&bytes)?;
+                    Ok::<_, Fault>((0..4).filter_map(|number| shard.range(index, number)).collect())
+                },
+            );
+            let chunks = places.into_iter().flatten().map(|place| slice(&bytes, place));
+            for (mut decoded, planes) in
+                chunks.flat_map(|chunk| codecs.decode(Cow::Borrowed(chunk), spec, leave))
+            {
                 planes.map_or(Ok(()), |planes| planes.undo(&mut decoded)).unwrap();
                 assert_eq!(decoded.len(), spec.bytes(), "store {case}, round {round}");
+                count += 1;
             }
         }
+        assert!(count > 0, "store {case}");
     }
 }

@@ -7,6 +7,7 @@ mod marked;
 mod metadata;
 mod numcodecs;
 mod read;
+mod shards;
 mod writer;
 
 use std::{fs, io::Write, path::Path, sync::Arc};
@@ -16,9 +17,9 @@ use tempfile::TempDir;
 use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
 
 pub(crate) use self::read::{index_codecs, shard_codecs};
-use super::{array::StoredArray, *};
+use super::{stored::StoredArray, *};
 use crate::{
-    ChunkedArray, Error, LookedFor, MissingChunk,
+    ChunkedArray, DecodedChunk, Error, LookedFor, MissingChunk,
     store::{Folder, Storage},
 };
 

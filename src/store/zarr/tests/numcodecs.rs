@@ -8,14 +8,14 @@ use super::*;
 use crate::to_usize;
 
 /// An array that another program wrote.
-struct Case {
-    name: String,
-    files: Vec<(String, Vec<u8>)>,
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) files: Vec<(String, Vec<u8>)>,
     /// Its elements, little-endian.
-    elements: Vec<u8>,
+    pub(super) elements: Vec<u8>,
 }
 
-fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/codecs.json");
     let cases: Vec<Value> = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let bytes = |text: &Value| BASE64_STANDARD.decode(text.as_str().unwrap()).unwrap();

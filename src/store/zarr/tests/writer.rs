@@ -68,7 +68,8 @@ fn folder(scratch: &Scratch) -> Arc<dyn WritableStorage> {
 /// Reads the value of each element.
 fn read(scratch: &Scratch, name: &str) -> Vec<f32> {
     let array = ZarrArray::open(scratch.path(), name, MissingChunk::Fill).unwrap();
-    assert_eq!((array.shape(), array.chunk_shape()), (&SHAPE[..], &[32, 24][..]));
+    let tile = array.shard_shape().unwrap_or_else(|| array.chunk_shape().to_vec());
+    assert_eq!((array.shape(), &*tile), (&SHAPE[..], &[32, 24][..]));
     elements(Arc::new(array))
 }
 
@@ -156,7 +157,7 @@ fn strings() {
         writer.write_text(&[1], ["b", "cc"]).unwrap();
         writer.finish().unwrap();
         let array = scratch.open(&name).unwrap();
-        let chunk = array.fetch(&[1]).and_then(|fetched| array.decode(&[1], fetched, &mut |_| None, false));
+        let chunk = array.fetch(&[1], None).and_then(|fetched| array.decode(fetched, false));
         assert_eq!(chunk.unwrap().unwrap().0.bytes, *b"\x03\0\0\0\x01\0\0\0b\x02\0\0\0cc\0\0\0\0");
     }
 }
@@ -290,6 +291,13 @@ fn damaged_tiles_are_left() {
             }
         }
         assert!(write().is_empty(), "{name}");
+        if spec.shard_shape.is_some() {
+            // The index, which has its checksum, lacks the first of eight chunks.
+            let index = whole.len() - 4 - 16 * 8;
+            let lacking = crc([&[0xff; 16], &whole[index + 16..whole.len() - 4]].concat());
+            fs::write(&file, [&whole[..index], &lacking].concat()).unwrap();
+            assert_eq!(write(), [[1, 2]], "{name}");
+        }
     }
     // Truncated strings are detected even without a checksum.
     let texts = ArraySpec::new(None, &[3], &[3]).job("job".to_owned());
@@ -421,6 +429,14 @@ fn what_cannot_be_written_leaves_nothing() {
     assert!(matches!(writer.write(&[0, 1], &tile(&writer, &[0, 1])), Err(Error::Io { .. })));
     assert!(files(scratch.path()).keys().all(|key| !key.ends_with(".partial")));
     assert_eq!(writer.left().count(), 8);
+}
+
+/// A tile that memory could not hold is refused, though the chunks of a shard are small.
+#[test]
+fn shards_that_are_too_large() {
+    let spec = ArraySpec::new(StoredType::U8, &[1 << 40], &[1 << 20]).shard_shape(vec![1 << 40]);
+    let error = ArrayWriter::create(folder(&Scratch::new()), "a", spec).unwrap_err().to_string();
+    assert!(error.contains("1099511627776 bytes each, more than 2147483648"), "{error}");
 }
 
 /// The metadata matches what other readers expect.
