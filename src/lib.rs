@@ -59,7 +59,7 @@
 //! | [`random`] | random words, uniform and normal numbers |
 //! | [`stream`], [`store`] | passes over stored arrays, and reading and writing of stored arrays |
 //!
-//! The folder `examples` has programs to copy from. `teatime-genotype` and `teatime-image` are crates on top of this one.
+//! The folder `examples` has programs to copy from. `teatime-gpu-genotype` and `teatime-gpu-image` are crates on top of this one.
 //!
 //! # Cargo features
 //!
