@@ -289,6 +289,6 @@ pub use serde_json;
 pub use wgpu;
 
 /// The programs of the README.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "zarr"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
