@@ -56,7 +56,7 @@ pub(crate) fn run(device: &Device, path: Option<PathBuf>) -> Result<(), Box<dyn 
 }
 
 /// Writes a matrix of 3,000 x 60 numbers, tile by tile. Its rows are of three kinds, plus noise.
-fn write(path: &Path) -> Result<()> {
+pub(crate) fn write(path: &Path) -> Result<()> {
     let spec = ArraySpec::new(StoredType::F32, &[3000, 60], &[500, 60]);
     let writer = ArrayWriter::create(Arc::new(Folder::new(path)), "", spec)?;
     let random = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32 / (1 << 24) as f32 - 0.5;

@@ -103,9 +103,9 @@ impl Device {
         &self.skipped
     }
 
-    /// Opens the device with this name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`, or
-    /// `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as in `wgpu:0000:65:00.0`. If the device is open
-    /// already, returns [the same](Self::is_same) device.
+    /// Opens the device with this name: `cpu`, `cuda`, `cuda:N`, `wgpu`, `wgpu:N`, `wgpu:vulkan` (or `metal`, `dx12`, `gl`), `wgpu:vulkan:N`,
+    /// `wgpu:software` (lavapipe or WARP), or `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as in
+    /// `wgpu:0000:65:00.0`. If the device is open already, returns [the same](Self::is_same) device.
     ///
     /// # Errors
     /// [`Error::NoDevice`] with the existing names of all backends.

@@ -59,7 +59,7 @@
 //! | [`random`] | random words, uniform and normal numbers |
 //! | [`stream`], [`store`] | passes over stored arrays, and reading and writing of stored arrays |
 //!
-//! The folder `examples` has programs to copy from. `teatime-genotype` and `teatime-image` are crates on top of this one.
+//! The folder `examples` has programs to copy from. `teatime-gpu-genotype` and `teatime-gpu-image` are crates on top of this one.
 //!
 //! # Cargo features
 //!
@@ -290,6 +290,6 @@ pub use serde_json;
 pub use wgpu;
 
 /// The programs of the README.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "zarr"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -71,8 +71,8 @@ impl From<&FilterArgs> for VariantFilter {
 pub(crate) struct Resources {
     /// Device to compute on, as `teatime devices` names it: cpu, cuda:0, wgpu:0 ...
     ///
-    /// Also cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, and wgpu: with a part of the description. By default the
-    /// one that the environment variable `TEATIME_DEVICE` names, else a GPU through CUDA, else a discrete GPU, else cpu.
+    /// Also cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, wgpu:software, and wgpu: with a part of the description. By
+    /// default the one that the environment variable `TEATIME_DEVICE` names, else a GPU through CUDA, else a discrete GPU, else cpu.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Threads that decode, and compute on the cpu device; changes no result [default: all]

@@ -65,6 +65,6 @@ fn table(all: &[ListedDevice], best: &str) -> String {
         }
         out.push('\n');
     }
-    out + "\n* is used when --device names none. Also understood: cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, and \
-           wgpu: with a part of the description or a PCI address.\n"
+    out + "\n* is used when --device names none. Also understood: cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, \
+           wgpu:software, and wgpu: with a part of the description or a PCI address.\n"
 }

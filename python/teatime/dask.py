@@ -26,7 +26,7 @@ try:
     from dask.delayed import delayed
     from dask.highlevelgraph import HighLevelGraph
 except ImportError as error:  # pragma: no cover
-    raise ImportError("teatime.dask needs dask: pip install 'teatime[dask]'") from error
+    raise ImportError("teatime.dask needs dask: pip install 'teatime-gpu[dask]'") from error
 
 from . import _teatime, _worker
 from ._arrays import float_type

@@ -21,7 +21,7 @@ try:
     from sklearn.utils import check_array, check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:  # pragma: no cover
-    raise ImportError("teatime.sklearn needs scikit-learn 1.6 or newer: pip install 'teatime[sklearn]'") from error
+    raise ImportError("teatime.sklearn needs scikit-learn 1.6 or newer: pip install 'teatime-gpu[sklearn]'") from error
 
 from ._arrays import is_path
 from ._device import opened_device, run_options

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 try:
     import xarray
 except ImportError as error:  # pragma: no cover
-    raise ImportError("teatime.xarray needs xarray: pip install 'teatime[xarray]'") from error
+    raise ImportError("teatime.xarray needs xarray: pip install 'teatime-gpu[xarray]'") from error
 
 from . import genotype
 from ._genotypes import of_haplotypes

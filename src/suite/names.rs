@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::device_tests;
-use crate::{Backend, Device, DeviceOptions, Error};
+use crate::{Backend, Device, DeviceKind, DeviceOptions, Error};
 
 device_tests! { names_open_what_they_list }
 
@@ -19,6 +19,9 @@ fn names_open_what_they_list(device: &Device) {
         assert!(Device::open(backend).is_ok());
     }
     if info.backend == Backend::Wgpu {
+        if info.kind == DeviceKind::Software {
+            assert_eq!(Device::open("wgpu:software").unwrap().info().kind, DeviceKind::Software);
+        }
         // Selects by the card's identity, by a part of the hardware's name, and by the interface, in upper or lower case.
         let found = Device::open(&format!("wgpu:{}", info.identity.to_uppercase())).unwrap();
         assert_eq!(found.info().identity, info.identity);

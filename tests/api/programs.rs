@@ -26,6 +26,10 @@ mod own_filter;
 #[allow(dead_code, reason = "its own main")]
 #[path = "../../examples/11_own_fold.rs"]
 mod own_fold;
+#[cfg(feature = "zarr")]
+#[allow(unreachable_pub, reason = "readers copy it to programs of their own")]
+#[path = "readme.rs"]
+mod readme;
 #[allow(dead_code, reason = "its own main")]
 #[path = "../../examples/8_resident_chain.rs"]
 mod resident_chain;
@@ -64,6 +68,19 @@ fn the_examples_run() {
     }
     let cpu = Device::cpu();
     smooth::run(&cpu, &cpu).unwrap();
+}
+
+/// The README shows a program that compiles and runs.
+#[cfg(feature = "zarr")]
+#[test]
+fn the_readme_has_the_program() {
+    let (_, program) = include_str!("readme.rs").split_once("\n\n").unwrap();
+    assert!(include_str!("../../README.md").contains(program), "README.md lacks this program:\n{program}");
+    let folder = tempfile::tempdir().unwrap();
+    out_of_core_svd::write(folder.path()).unwrap();
+    let s = readme::singular_values(folder.path().to_str().unwrap()).unwrap();
+    // The rows are of three kinds, and noise is a hundredth of the third.
+    assert!(s.len() == 10 && s.is_sorted_by(|a, b| a >= b) && s[2] > 50.0 * s[3], "{s:?}");
 }
 
 /// The program is what a first-time reader of each page would write.

@@ -40,7 +40,8 @@ pub(crate) fn best(options: &DeviceOptions, skipped: &mut Vec<(String, String)>)
     })
 }
 
-/// Opens the adapter that a selector names: an empty text, `N`, a backend, a backend and `N`, a part of the name, or a PCI address.
+/// Opens the adapter that a selector names: an empty text, `N`, a backend, a backend and `N`, `software`, a part of the
+/// name, or a PCI address.
 pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Driver>> {
     let (interface, rest) = selector.split_once(':').unwrap_or((selector, ""));
     let wanted = NAMED.iter().find(|(name, _)| name.eq_ignore_ascii_case(interface));
@@ -59,7 +60,8 @@ pub(crate) fn open(selector: &str, options: &DeviceOptions) -> Result<Box<dyn Dr
             Err(_) => places.find(|&place| {
                 let info = adapters[place].get_info();
                 let text = text.to_lowercase();
-                info.name.to_lowercase().contains(&text) || identity(&info) == text
+                let is_software = text == "software" && info.device_type == wgpu::DeviceType::Cpu;
+                is_software || info.name.to_lowercase().contains(&text) || identity(&info) == text
             }),
         }
     };
