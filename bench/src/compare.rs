@@ -119,7 +119,7 @@ fn text_of(group: &Group<'_>) -> String {
     let mut text = String::new();
     for (number, (report, device)) in (1..).zip(group) {
         let score = score::score(device)
-            .map_or(String::new(), |score| format!("; score {}: {}", score::VERSION, number(score)));
+            .map_or(String::new(), |score| format!("; score {}: {}", score::VERSION, table::number(score)));
         let _ = writeln!(text, "\n[{number}] {}: {}{score}", device.description, facts(report, device));
     }
     for entries in rows(group) {
