@@ -121,7 +121,7 @@ pub(crate) fn made<T: Element>(
     let [seed_low, seed_high] = split(seed);
     let limits = device.limits();
     let items = u64::from(limits.groups_per_axis).saturating_pow(2).saturating_mul(u64::from(WG) * 4);
-    let step = (limits.room() / 4).min(1 << 30).min(items) / words * words;
+    let step = (limits.room() / 4).min(1 << 30).min(items) / words.max(1) * words;
     if step == 0 && len > 0 {
         return Err(Error::Limit { what: "bytes of a packed row", requested: 4 * words, max: limits.room() });
     }

@@ -12,8 +12,8 @@ use teatime::{
 
 use crate::{
     data,
-    measure::{Job, Session, Size},
-    report::{COPY_PEAK, Unit},
+    measure::{COPY, Job, Session, Size},
+    report::Unit,
     table,
 };
 
@@ -44,7 +44,7 @@ pub(crate) fn copies(session: &mut Session<'_>) {
         let x = Tensor::from_slice(device, &data::uniform(1, bytes / 4), &[bytes / 4])?;
         Ok(Box::new(move || x.read().map(drop)))
     });
-    session.largest(COPY_PEAK, Unit::Bandwidth, &SIZES, moved(2.0), |device, &bytes| {
+    session.largest(COPY, Unit::Bandwidth, &SIZES, moved(2.0), |device, &bytes| {
         let x = random_words(device, 1, 0, bytes / 4)?;
         Ok(Box::new(move || x.try_clone().map(drop)))
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use teatime::{
-    Budget, Device, Error, Run, Status, Tensor,
+    Device, Error, Run, Status, Tensor,
     distance::{Metric, Options, Partial},
     filter::{GaussianOptions, gaussian},
     linalg::{LinearMap, Matrix, Pass, Stop, SvdOptions, truncated_svd},
@@ -107,7 +107,9 @@ fn rates(session: &mut Session<'_>) {
         Ok(Box::new(move || gaussian::<f32, f32>(&x, 3.0, &GaussianOptions::default()).map(drop)))
     });
     let sizes = [[4096, 1000], [32_768, 2000], [131_072, 2000]];
-    let size = |&[rows, columns]: &[u64; 2]| counted(rows * columns, 64 << 20, format!("{rows}x{columns}"));
+    let size = |&[rows, columns]: &[u64; 2]| {
+        counted(rows * columns, 8 * rows * columns, format!("{rows}x{columns}"))
+    };
     session.largest(STREAM, Unit::Rate, &sizes, size, |device, &[rows, columns]| {
         let values = data::uniform(1, rows * columns);
         let array = MemoryArray::new("chunks in memory", &values, &[rows, columns], &[1024, columns / 2])?;
@@ -115,7 +117,7 @@ fn rates(session: &mut Session<'_>) {
         let x = data::uniform(2, columns * PASSED).into_iter().map(f64::from).collect();
         let x = Matrix::from_vec(x, to_usize(columns), to_usize(PASSED))?;
         Ok(Box::new(move || {
-            let run = Run::default().memory(Budget::default().device(BLOCKS));
+            let run = Run::default();
             matrix.apply_normal(&x, &Pass::new(&run, Status::new(0, 1, 0))).map(drop)
         }))
     });
@@ -123,5 +125,3 @@ fn rates(session: &mut Session<'_>) {
 
 /// The number of columns that are multiplied in a pass.
 const PASSED: u64 = 20;
-/// The bytes of device memory for a streamed matrix, so that no device holds it.
-const BLOCKS: u64 = 1 << 30;

@@ -58,8 +58,8 @@ fn run(args: &Args) -> Result<bool, String> {
         return Ok(true);
     }
     let report = measure_all(args)?;
-    let measured = |device: &DeviceReport| device.names.iter().any(|name| name.contains(&args.only));
-    if !report.devices.is_empty() && !report.devices.iter().any(measured) {
+    let measured = |device: &DeviceReport| !device.is_empty();
+    if !args.only.is_empty() && !report.devices.is_empty() && !report.devices.iter().any(measured) {
         let names: BTreeSet<_> =
             report.devices.iter().flat_map(|device| &device.names).map(|name| &**name).collect();
         let names = names.into_iter().collect::<Vec<_>>().join("\n  ");

@@ -1,7 +1,7 @@
 //! Results as a Markdown table, to paste.
 
 use crate::{
-    report::{COPY_PEAK, DeviceReport, Entry, Note, Report, Unit},
+    report::{DeviceReport, Entry, Note, Report},
     score,
     table::number,
 };
@@ -17,15 +17,14 @@ fn table(report: &Report, device: &DeviceReport) -> String {
         String::new(),
         facts(report, device),
         String::new(),
-        "| measurement | size | median | unit | from, to | runs | of the peak |".to_owned(),
-        "|---|---|---:|---|---|---:|---:|".to_owned(),
+        "| measurement | size | median | unit | from, to | runs | |".to_owned(),
+        "|---|---|---:|---|---|---:|---|".to_owned(),
     ];
     lines.extend(device.entries.iter().map(|entry| {
-        let Entry { id, size, unit, median, min, max, runs, .. } = entry;
-        let peak =
-            peak(device, *unit).map_or(String::new(), |peak| format!("{:.0} %", 100.0 * median / peak));
+        let Entry { id, size, unit, median, min, max, runs, fraction } = entry;
+        let of = fraction.as_ref().map_or(String::new(), |f| format!("{:.0} % of {}", 100.0 * f.value, f.of));
         let [median, min, max] = [median, min, max].map(|value| number(*value));
-        format!("| {id} | {size} | {median} | {} | {min}, {max} | {runs} | {peak} |", unit.text())
+        format!("| {id} | {size} | {median} | {} | {min}, {max} | {runs} | {of} |", unit.text())
     }));
     let left = [("failed", &device.failed), ("skipped", &device.skipped)];
     lines.extend(left.iter().flat_map(|(how, notes)| {
@@ -48,8 +47,7 @@ fn table(report: &Report, device: &DeviceReport) -> String {
 /// Returns a line with the version, the device, its driver and power limit, and the date.
 pub(crate) fn facts(report: &Report, device: &DeviceReport) -> String {
     let commit = report.commit.as_deref().unwrap_or("unknown commit");
-    let mut facts =
-        vec![format!("teatime-bench {}", score::VERSION), format!("teatime {} ({commit})", report.teatime)];
+    let mut facts = vec![format!("teatime {} ({commit})", report.teatime)];
     facts.extend(
         [device.name.clone(), device.api.clone(), device.driver.clone()]
             .into_iter()
@@ -60,29 +58,18 @@ pub(crate) fn facts(report: &Report, device: &DeviceReport) -> String {
     facts.join(" · ")
 }
 
-/// Returns the highest rate that was measured: of bytes by copies on the device, of operations by products.
-fn peak(device: &DeviceReport, unit: Unit) -> Option<f64> {
-    match unit {
-        Unit::Bandwidth => device.entry(COPY_PEAK).map(|entry| entry.median),
-        Unit::Flops => {
-            let products = device.entries.iter().filter(|entry| entry.unit == Unit::Flops);
-            products.map(|entry| entry.median).reduce(f64::max)
-        }
-        Unit::Rate | Unit::Milliseconds => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use teatime::Device;
 
     use super::*;
+    use crate::report::{Fraction, Unit};
 
     #[test]
     fn a_table_has_all_that_was_measured() {
         let mut device = DeviceReport::new(&Device::cpu());
         device.power_limit = Some(700.4);
-        let entry = |id: &str, unit, median| Entry {
+        let entry = |id: &str, unit, median, fraction| Entry {
             id: id.into(),
             size: "8".into(),
             unit,
@@ -90,20 +77,20 @@ mod tests {
             min: median / 2.0,
             max: median,
             runs: 3,
-            fraction: None,
+            fraction,
         };
+        let of = Fraction { value: 0.75, of: "copy".into() };
         device.entries = vec![
-            entry(COPY_PEAK, Unit::Bandwidth, 100.0),
-            entry("kernel x", Unit::Bandwidth, 75.0),
-            entry("matmul 8", Unit::Flops, 50.0),
+            entry("kernel x", Unit::Bandwidth, 75.0, Some(of)),
+            entry("matmul 8", Unit::Flops, 50.0, None),
         ];
         device.failed = vec![Note { name: "y".into(), why: "a | b".into() }];
         let mut report = Report::new(1.0);
         report.devices.push(device);
         let text = tables(&report);
         for line in [
-            "| kernel x | 8 | 75.00 | GB/s | 37.50, 75.00 | 3 | 75 % |",
-            "| matmul 8 | 8 | 50.00 | GFLOP/s | 25.00, 50.00 | 3 | 100 % |",
+            "| kernel x | 8 | 75.00 | GB/s | 37.50, 75.00 | 3 | 75 % of copy |",
+            "| matmul 8 | 8 | 50.00 | GFLOP/s | 25.00, 50.00 | 3 |  |",
             "| y | | failed: a / b | | | | |",
         ] {
             assert!(text.contains(line), "{text}");

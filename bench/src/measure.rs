@@ -5,7 +5,7 @@ use std::{fmt::Display, time::Instant};
 use teatime::{Device, Error};
 
 use crate::{
-    report::{COPY_PEAK, DeviceReport, Entry, Fraction, Note, OWN, Unit},
+    report::{DeviceReport, Entry, Fraction, Note, OWN, Unit},
     table,
 };
 
@@ -238,7 +238,7 @@ impl<'a> Session<'a> {
     /// Compares kernels with the copy, and our own products with the vendor library's.
     fn fraction(&self, entry: &Entry) -> Option<Fraction> {
         let peer = match entry.unit {
-            Unit::Bandwidth if entry.id.starts_with("kernel ") => COPY_PEAK.to_owned(),
+            Unit::Bandwidth if entry.id.starts_with("kernel ") => COPY.to_owned(),
             Unit::Flops => entry.id.strip_suffix(OWN)?.to_owned(),
             _ => return None,
         };
@@ -291,6 +291,9 @@ pub(crate) fn memory(device: &Device) -> u64 {
     device.info().memory.unwrap_or(2 << 30)
 }
 
+/// The measurement that kernels are compared with: the bytes per second read and written by a copy.
+pub(crate) const COPY: &str = "copy on the device";
+
 #[cfg(test)]
 mod tests {
     use std::{thread::sleep, time::Duration};
@@ -341,12 +344,12 @@ mod tests {
         let device = Device::cpu();
         let mut report = DeviceReport::new(&device);
         let mut session = Session::new(&device, &mut report, "", 1.0);
-        session.record(COPY_PEAK, "", Unit::Bandwidth, 4e9, &[1.0]);
+        session.record(COPY, "", Unit::Bandwidth, 4e9, &[1.0]);
         session.record("kernel x", "", Unit::Bandwidth, 3e9, &[1.0, 2.0, 4.0]);
         session.record("product", "", Unit::Flops, 2e9, &[1.0]);
         session.record("product, own kernel", "", Unit::Flops, 1e9, &[1.0]);
         let fractions: Vec<_> =
             report.entries.iter().map(|e| e.fraction.as_ref().map(|f| (f.value, &*f.of))).collect();
-        assert_eq!(fractions, [None, Some((0.375, COPY_PEAK)), None, Some((0.5, "product"))]);
+        assert_eq!(fractions, [None, Some((0.375, COPY)), None, Some((0.5, "product"))]);
     }
 }

@@ -18,9 +18,6 @@ use crate::{
 /// The suffix of the name of a product by our own kernel, if the vendor's library is the default.
 pub(crate) const OWN: &str = ", own kernel";
 
-/// The measurement that bandwidths are compared with: the bytes per second read and written by a copy.
-pub(crate) const COPY_PEAK: &str = "copy on the device";
-
 /// The version of the file's format.
 const SCHEMA: u32 = 1;
 
@@ -247,6 +244,12 @@ impl DeviceReport {
             digests: BTreeMap::new(),
             values: BTreeMap::new(),
         }
+    }
+
+    /// True if nothing was measured, skipped or compared.
+    pub(crate) fn is_empty(&self) -> bool {
+        let notes = self.skipped.is_empty() && self.failed.is_empty();
+        notes && self.entries.is_empty() && self.digests.is_empty() && self.values.is_empty()
     }
 
     /// Returns the measurement with this name.

@@ -210,13 +210,6 @@ impl Memory {
         let room =
             if self.shared { [0; 2] } else { [left.saturating_sub(scaling), free.saturating_sub(taken)] };
         let upload_rows = reader.upload_rows(panel_bytes, room);
-        // Whole shards get what nothing else has use for.
-        let plan = &reader.plan;
-        let longer = plan.staged_bytes(upload_rows).saturating_sub(plan.block_bytes()).saturating_mul(2);
-        let chunks = plan.largest_need_of(upload_rows).saturating_sub(plan.largest_need());
-        let shared = if self.shared { taken } else { 0 };
-        let used = [scaling, shared, longer, chunks].into_iter().fold(0, u64::saturating_add);
-        plan.hold_shards(left.saturating_sub(used));
         let prefetch = reader.plan.largest_need_of(upload_rows).saturating_add(ahead);
         let reading = Reading { panel_bytes, prefetch, upload_rows };
         Ok(Allowance { residency, reason, reading, host_rows: reader.panel_rows(at_once) })

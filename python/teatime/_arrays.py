@@ -170,7 +170,7 @@ def whole(value: Any, name: str, *, most: int = 2**32 - 1) -> int:
 
 
 def is_path(x: Any) -> bool:
-    """Whether an argument is a path or URL, and no array."""
+    """True for a path or URL, which is no array."""
     return isinstance(x, (str, os.PathLike))
 
 

@@ -76,16 +76,19 @@ def stored_operands(
     def stored(a: Any, name: str) -> StoredArray:
         if is_path(a):
             return StoredArray(folder(a), None, False, text_options(storage_options))
-        return StoredArray.of_array(c_order(as_array(host_array(a, name, "pairwise_distance"), name, "pairwise_distance")))
+        array = as_array(host_array(a, name, "pairwise_distance"), name, "pairwise_distance")
+        if array.ndim != 2:
+            raise ValueError(f"`{name}` is (observations, features), and has {array.ndim} axes: {array.shape}")
+        return StoredArray.of_array(c_order(array))
 
     a, b = stored(x, "x"), None if y is None else stored(y, "y")
-    types = [float_type(np.empty(0, array.dtype)) for array in (a, b) if array is not None]
-    return a, b, np.result_type(*types)
+    types = [array.dtype for array in (a, b) if array is not None]
+    return a, b, float_type(np.empty(0, np.result_type(*types)))
 
 
 def pairwise_distance(
-    x: ArrayLike | str | os.PathLike[str], y: ArrayLike | str | os.PathLike[str] | None = None, metric: str = "euclidean", *, p: float = 2.0, missing: str = "propagate",
-    negative: bool = False, condensed: bool = False, return_shared: bool = False, narrow: bool | None = None,
+    x: ArrayLike | str | os.PathLike[str], y: ArrayLike | str | os.PathLike[str] | None = None, metric: str = "euclidean", *,
+    p: float = 2.0, missing: str = "propagate", negative: bool = False, condensed: bool = False, return_shared: bool = False, narrow: bool | None = None,
     device: Device | str | None = None, progress: Any = None, memory: int | str | None = None, storage_options: dict[str, Any] | None = None,
 ) -> Any:
     """Distances of observations from one another, or from those of ``y``: scipy's ``cdist`` and ``pdist``.
@@ -175,7 +178,7 @@ def neighbors(
     x, y, metric, p, missing, negative, narrow, device, progress, memory, storage_options
         As in :func:`pairwise_distance`. Paths are read once if the device holds all elements, otherwise in shares within ``memory``.
     n_neighbors
-        How many: from 1 to the number of observations of ``y``, or of the others of ``x``.
+        The number of neighbors: from 1 to the number of observations of ``y``, or of the others of ``x``.
 
     Returns
     -------

@@ -57,7 +57,7 @@ def filter_options(
     }
 
 
-def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str) -> np.dtype[Any]:
+def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str, name: str = "output") -> np.dtype[Any]:
     """The type in which an array of type ``given`` is filtered for a result of ``dtype``, into which that is put at last."""
     # Native types are taken as they are, bool as uint8, and 64-bit integers as float64.
     wide = is_long(given)
@@ -69,7 +69,7 @@ def computed_type(given: np.dtype[Any], dtype: np.dtype[Any], rounding: str) -> 
     if computed == np.dtype("f8") and taken not in WIDE and rounding == "once":
         computed = np.dtype("f4")
     if computed not in NATIVE or (computed != taken and computed.kind != "f"):
-        raise ValueError(f"`output` of {dtype} for an input of {given}: it is a float, or of the input's type")
+        raise ValueError(f"`{name}` of {dtype} for an input of {given}: it is a float, or of the input's type")
     return computed
 
 
@@ -82,10 +82,10 @@ def of_type(result: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return result.astype(dtype, copy=False)
 
 
-def warn_of_sign(options: dict[str, Any], dtype: np.dtype[Any]) -> None:
+def warn_of_sign(options: dict[str, Any], dtype: np.dtype[Any], name: str = "output") -> None:
     """Warns of a derivative whose negative half the type of the result does not have."""
     if dtype.kind == "u" and any(options["order"]):
-        warnings.warn(f"teatime: what is negative of a derivative is 0 in {dtype}: give a float or signed `output`", stacklevel=3)
+        warnings.warn(f"teatime: what is negative of a derivative is 0 in {dtype}: give a float or signed `{name}`", stacklevel=3)
 
 
 def is_long(dtype: np.dtype[Any]) -> bool:

@@ -69,14 +69,14 @@ def svd(
         float64 and integers of 32 and 64 bits are computed in float64, but see ``narrow``; others in float32.
         Of an array of float32 or float64 in a GPU's memory, the results are there too; where singular values of float32 leave 2^-40 to 2^40,
         a copy is divided by a power of two on the host.
-        Or a path, as in :func:`truncated_svd`.
+        Or a path, as in :func:`truncated_svd`, of which all components are found by QR or by the Gram matrix where these fit, else by iteration.
     narrow
         Whether what is computed in float64 is computed in float32. None: where the device has no float64 (:attr:`Device.f64`), which
         refuses integers that float32 would change. With False such a device is an error.
     device
         A :class:`Device`, its name, or None for the fastest.
     progress, memory, storage_options
-        Of a path: as in :func:`truncated_svd`.
+        As in :func:`truncated_svd`.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def svd(
         return stored_svd(a, None, svd_options(), run=run, narrow=narrow, storage_options=storage_options)[0]
     _without_path(memory, storage_options)
     x, scale, transposed, out = _matrix(a, narrow, device)
-    u, s, vt = _teatime.svd(x, run_options(device_of(device, a=x)))
+    u, s, vt = _teatime.svd(x, run_options(device_of(device, a=x), progress))
     if _beyond(x, s):
         return _on_card(svd(x.get(), device=device), a, x)
     return _svd((u, s * scale, vt), transposed, out, a, x)

@@ -217,22 +217,28 @@ def _of_library(x: Any) -> Any:
         return x
 
 
-def opened(x: Any, fill: bool, storage_options: dict[str, Any] | None = None) -> tuple[StoredArray, np.dtype[Any], str]:
+def opened(
+    x: Any, fill: bool, storage_options: dict[str, Any] | None = None, name: str = "x", function: str = "map_overlap"
+) -> tuple[StoredArray, np.dtype[Any], str]:
     """Returns an array that is read in boxes, the type of its elements, and words that differ where its files do."""
     if is_path(x):
         path = folder(x)
         stored = StoredArray(path, None, fill, text_options(storage_options))
         return stored, np.dtype(stored.dtype), stamp(path)
+    if storage_options is not None:
+        raise TypeError(f"`storage_options` is for a URL as `{name}`")
     if library(x) in ("zarr", "h5py"):
-        raise TypeError(f"`x` is {type(x)}, which would be read as a whole: the path of a Zarr array is read in boxes")
-    array = host_array(x, "x", "map_overlap")
+        raise TypeError(f"`{name}` is {type(x)}, which would be read as a whole: the path of a Zarr array is read in boxes")
+    array = host_array(x, name, function)
     if array.ndim == 0:
-        raise ValueError("`x` has no axis")
-    return StoredArray.of_array(c_order(as_array(array, "x", "map_overlap"))), array.dtype, ""
+        raise ValueError(f"`{name}` has no axis")
+    return StoredArray.of_array(c_order(as_array(array, name, function))), array.dtype, ""
 
 
 def target(out: Any, stored: StoredArray, chunks: Any, resume: bool, job: str) -> tuple[str, list[int] | None, str, bool]:
     """Returns the Zarr array of a result, as the compiled part takes it: its folder, its chunks, words of its job, and whether it is continued."""
+    if not is_path(out):
+        raise TypeError(f"`out` is {type(out)}; it is the path of a Zarr array. One array is read")
     if is_url(out):
         raise ValueError(f"`out` is {out!r}: results are written to disks alone")
     path = folder(out)
@@ -312,8 +318,6 @@ def map_overlap(
            [0, 0, 1, 1],
            [1, 1, 1, 1]], dtype=uint8)
     """
-    if not (out is None or is_path(out)):
-        raise TypeError(f"`out` is {type(out)}; it is the path of a Zarr array, or None. One array is read")
     stored, given, files = opened(x, fill)
     on = opened_device(device)
     threads = on.threads if on.backend == "cpu" else 1

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from . import _teatime
-from ._arrays import whole
+from ._arrays import NATIVE, host_array, is_path, whole
 from ._device import Device, opened_device, run_options
 from ._filter import WIDE, computed_type, filter_options, filtered_axes, is_long, warn_of_sign
 from ._overlap import Mapped, opened, target
@@ -37,8 +37,8 @@ def write_gaussian_filter(
     sigma, order, mode, cval, truncate, radius, axes, narrow, device
         As in :func:`gaussian_filter`.
     dtype
-        The type of the result: float16, float32, float64, or that of ``input``. None: that of ``input``; of booleans uint8, and of integers of 64
-        bits float64. A result of float64 is computed in it.
+        The type of the result: float16, float32, float64, or that of ``input`` if this has at most 32 bits and is not boolean. None: that of
+        ``input``; of booleans uint8, and of integers of 64 bits float64. A result of float64 is computed in it.
     chunks, resume, fill, progress, memory
         As in :func:`map_overlap`.
     storage_options
@@ -52,16 +52,18 @@ def write_gaussian_filter(
     ...     teatime.write_gaussian_filter(x, folder + "/blurred.zarr", 1).boxes
     1
     """
-    stored, given, files = opened(input, fill, storage_options)
+    stored, given, files = opened(input, fill, storage_options, "input", "gaussian_filter")
     native = np.dtype("u1" if given.kind == "b" else "f8" if is_long(given) else given).newbyteorder("=")
     made = native if dtype is None else np.dtype(dtype).newbyteorder("=")
     if made != native:
-        computed_type(native, made, "once")
+        computed_type(native, made, "once", "dtype")
+    elif made not in NATIVE:
+        raise ValueError(f"`dtype` of {made}: it is a float, or of the input's type")
     options = filter_options(
         filtered_axes(axes, len(stored.shape)), sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding="once",
         narrow=narrow,
     )
-    warn_of_sign(options, made)
+    warn_of_sign(options, made, "dtype")
     to = target(out, stored, chunks, resume, files)
     return Mapped(*_teatime.write_gaussian(stored, options, str(made), to, run_options(device, progress, memory)))
 
@@ -78,8 +80,10 @@ def write_denoise_tv_chambolle(
     ----------
     image, out
         As in :func:`write_gaussian_filter`.
-    weight, eps, max_num_iter, channel_axis, narrow, device
+    weight, eps, max_num_iter, channel_axis, device
         As in :func:`denoise_tv_chambolle`.
+    narrow
+        Whether what is computed in float64 is rounded to float32. None: where the device has no float64.
     chunks, resume, fill, progress, memory, storage_options
         As in :func:`write_gaussian_filter`.
 
@@ -91,7 +95,14 @@ def write_denoise_tv_chambolle(
     ...     teatime.write_denoise_tv_chambolle(x, folder + "/denoised.zarr").boxes
     1
     """
-    stored, given, files = opened(image, fill, storage_options)
+    if not is_path(image):
+        image = host_array(image, "image", "denoise_tv_chambolle")
+        # They are stored as bytes and float64, in which the range of their type is lost.
+        if image.dtype.kind == "b":
+            image = image.astype(np.float32)
+        elif is_long(image.dtype):
+            image = image / np.iinfo(image.dtype).max
+    stored, given, files = opened(image, fill, storage_options, "image", "denoise_tv_chambolle")
     axes = range(len(stored.shape))
     channels = filtered_axes(channel_axis, len(axes)) if channel_axis is not None else []
     options = ([axis for axis in axes if axis not in channels], float(weight), float(eps), whole(max_num_iter, "max_num_iter"))

@@ -113,6 +113,8 @@ def test_distances_and_neighbors_of_paths(rng, tmp_path):
         found, expected = teatime.neighbors(of_x, 3, of_y, **few), teatime.neighbors(x, 3, y, device="cpu")
         np.testing.assert_array_equal(found.indices, expected.indices)
         np.testing.assert_array_equal(found.distances, expected.distances)
+    small = rng.integers(0, 9, (20, 40)).astype("u1")
+    assert teatime.pairwise_distance(tmp_path / "x.npy", small, **few).dtype == np.float32
     y[3, 5] = np.nan
     zarr.create_array(tmp_path / "z.zarr", data=y, chunks=(20, 16))
     rule = {"missing": "ignore", "return_shared": True}
@@ -123,6 +125,7 @@ def test_distances_and_neighbors_of_paths(rng, tmp_path):
     for refused, error, words in (
         (lambda: teatime.pairwise_distance(tmp_path / "x.npy", condensed=True), ValueError, "`condensed`"),
         (lambda: teatime.neighbors(tmp_path / "x.npy", 301, **few), ValueError, "301 of 299 other"),
+        (lambda: teatime.neighbors(tmp_path / "x.npy", 2, np.float64(3)), ValueError, "`y` is \\(observations"),
         (lambda: teatime.neighbors(tmp_path / "none.npy", **few), OSError, "none.npy"),
         (lambda: teatime.neighbors(tmp_path / "x.npy", 2, y[:, 1:], **few), ValueError, "40"),
         (lambda: teatime.neighbors(tmp_path / "x.npy", device="cpu", memory=1), MemoryError, "at least"),

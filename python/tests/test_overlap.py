@@ -139,13 +139,23 @@ def test_filters_are_written_as_of_the_whole(image, tmp_path):
         teatime.write_gaussian_filter(whole, again, 2, mode="nearest", chunks=16, resume=True, **few)
     teatime.write_gaussian_filter(whole, tmp_path / "f8", 1, dtype="f8", **few)
     np.testing.assert_allclose(zarr.open_array(tmp_path / "f8")[:], ndimage.gaussian_filter(whole.astype("f8"), 1), rtol=1e-12)
-    with pytest.raises(ValueError, match="`output` of int16"):
+    with pytest.raises(ValueError, match="`dtype` of bool"):
+        teatime.write_gaussian_filter(np.zeros(3, bool), tmp_path / "refused", 1, dtype=bool, **few)
+    with pytest.raises(TypeError, match="`out` is"):
+        teatime.write_denoise_tv_chambolle(whole, 0.2)
+    with pytest.raises(TypeError, match="`storage_options`"):
+        teatime.write_gaussian_filter(whole, tmp_path / "refused", 1, storage_options={})
+    with pytest.raises(ValueError, match="`dtype` of int16"):
         teatime.write_gaussian_filter(np.zeros(3), tmp_path / "refused", 1, dtype="i2", **few)
     with pytest.raises(ValueError, match="disks alone"):
         teatime.write_gaussian_filter(np.zeros(3), "s3://bucket/out", 1, **few)
     smooth = tmp_path / "smooth.zarr"
     teatime.write_denoise_tv_chambolle(tmp_path / "x.npy", smooth, 0.2, **few)
     np.testing.assert_array_equal(zarr.open_array(smooth)[:], teatime.denoise_tv_chambolle(whole, 0.2, device="cpu"))
+    for given in (whole > 0.5, (whole * 2**62).astype("i8")):
+        path = tmp_path / f"smooth {given.dtype}"
+        teatime.write_denoise_tv_chambolle(given, path, 0.2, **few)
+        np.testing.assert_array_equal(zarr.open_array(path)[:], teatime.denoise_tv_chambolle(given, 0.2, device="cpu"))
 
 
 def test_boxes_tell_where_they_are(image, tmp_path):

@@ -25,9 +25,14 @@ pub fn packed_uniform(
     check_entries(columns)?;
     let words = row_words(columns);
     // Rows are whole blocks of four words.
-    let Some((block, count)) = first.checked_mul(words / 4).zip(rows.checked_mul(words)) else {
+    let blocks = first.checked_mul(words / 4).zip(rows.checked_mul(words));
+    let Some((block, count)) = blocks.filter(|(block, count)| block.checked_add(count / 4).is_some()) else {
         let requested = first.max(rows);
-        return Err(Error::Limit { what: "rows of a random matrix", requested, max: u64::MAX / words });
+        return Err(Error::Limit {
+            what: "rows of a random matrix",
+            requested,
+            max: u64::MAX / words.max(1),
+        });
     };
     let row = [words, columns];
     made("packed_uniform", Made::Codes, device, seed, block, count, row)?.reshape(&[rows, words])

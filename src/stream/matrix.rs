@@ -144,8 +144,8 @@ impl StoredMatrix {
     pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
         // The budget that is left is for the tensor.
         self.drop_kept();
-        let ([bytes, left], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
-        self.plan.hold_shards(left);
+        let ([bytes, _], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
+        self.plan.hold_shards(0);
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
         self.lock().add(&stats);
         Ok(loaded)
@@ -189,7 +189,8 @@ impl StoredMatrix {
         let ([bytes, left], cancel) = (self.bytes(columns, &pass.run().memory)?, &pass.run().cancel);
         let kept = left.min(if pass.is_last() { self.plan.kept_bytes() } else { self.plan.most_kept() });
         self.plan.keep_chunks(kept);
-        self.plan.hold_shards(left - kept);
+        // Without columns, what is left is for the sums.
+        self.plan.hold_shards(if columns > 0 { left - kept } else { 0 });
         let mut blocks = Blocks::new(&self.plan, &self.device, self.plan.block_rows(), bytes, cancel)?;
         blocks.reuse(&self.slots);
         if self.shape.contains(&0) {

@@ -26,7 +26,7 @@ const OP: &str = "stream";
 pub const MAX_CHUNKS: u64 = 1 << 20;
 
 /// The maximum number of chunks along an axis, if they are in shards, of which [`MAX_CHUNKS`] are believed.
-const MAX_CHUNKS_IN_SHARDS: u64 = 16 * MAX_CHUNKS;
+const MAX_CHUNKS_IN_SHARDS: u64 = 4 * MAX_CHUNKS;
 
 /// The bytes of bookkeeping for a chunk, from its decoding task to its entry among the decoded chunks.
 pub(super) const TRACKING: u64 = 384;

@@ -58,9 +58,9 @@ const BYTES_PER_HALO: u64 = 32 << 20;
 ///
 /// # Errors
 /// The errors of [`denoise_tv`](super::denoise_tv), with [`Error::Chunk`] for elements that are infinite, NaN or above 10^18 times the
-/// weight, and for integers above 2^53 - 1; the errors of [`Sweep::map`]; with an `eps`, [`Error::Budget`] names memory that is enough for any
-/// number of iterations, and may come after the energies are measured, since these decide how large a halo is; [`Error::Limit`] if a tile with its halo does not fit a binding of the device;
-/// [`Error::Argument`] for more than 2^20 images; errors of `begin`.
+/// weight, and for integers above 2^53 - 1; the errors of [`Sweep::map`], of which [`Error::Budget`] with an `eps` names memory that is enough
+/// for any number of iterations, and may come after the energies are measured, since these decide how large a halo is; [`Error::Limit`] if
+/// a tile with its halo does not fit a binding of the device; [`Error::Argument`] for more than 2^20 images; errors of `begin`.
 ///
 /// # Cost
 /// The cost of a [`Sweep`] with a halo of as many elements as there are iterations, less 1, and with larger boxes: the device holds two

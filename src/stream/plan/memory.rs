@@ -129,7 +129,7 @@ impl Plan {
 
     /// Lets passes of the plan read shards as a whole of which they want at least half of the chunks, in at most `most` bytes of host
     /// memory that nothing else takes. Returns the bytes that they may take, which are no more than they have use for. By default they take
-    /// none. Shards that are always read as a whole are read ahead in it. It has a use only for storage with
+    /// none. Shards that are always read as a whole are read ahead in it. For others it has a use only with storage of
     /// [high latency](crate::ChunkedArray::fetches), since other storage sends parts as fast.
     pub fn hold_shards(&self, most: u64) -> u64 {
         let [bytes, shards] = self.whole_shards();
@@ -143,7 +143,8 @@ impl Plan {
     fn whole_shards(&self) -> [u64; 2] {
         let shards = (0..self.arrays()).filter_map(|array| Some((array, self.shards(array)?)));
         let whole = self.holds_whole();
-        let shards = shards.filter(|(array, of)| of.are_whole == whole && self.array(*array).fetches() > 0);
+        let shards =
+            shards.filter(|(array, of)| of.are_whole == whole && (whole || self.array(*array).fetches() > 0));
         shards.fold([0; 2], |[bytes, most], (array, shards)| {
             let rows = self.bands().chunk_by(|a, b| {
                 a.array == b.array && a.chunk_row / shards.chunks[0] == b.chunk_row / shards.chunks[0]

@@ -118,8 +118,8 @@ impl Sweep<'_> {
         kind: MemoryKind,
     ) -> Option<u64> {
         let memory = match kind {
-            MemoryKind::Host => self.run.memory.host(0),
-            MemoryKind::Device => self.run.memory.device(0),
+            MemoryKind::Host => self.run.memory.host(0).device(u64::MAX),
+            MemoryKind::Device => self.run.memory.device(0).host(u64::MAX),
         };
         match self.box_plan(operation, writer, &self.within, &memory) {
             Err(Error::Budget { memory, minimum, .. }) if memory == kind => Some(minimum),
