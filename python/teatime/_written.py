@@ -57,7 +57,7 @@ def write_gaussian_filter(
     made = native if dtype is None else np.dtype(dtype).newbyteorder("=")
     if made != native:
         computed_type(native, made, "once", "dtype")
-    elif made not in NATIVE:
+    if made not in NATIVE:
         raise ValueError(f"`dtype` of {made}: it is a float, or of the input's type")
     options = filter_options(
         filtered_axes(axes, len(stored.shape)), sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding="once",

@@ -142,10 +142,11 @@ impl StoredMatrix {
 
     /// Reads the whole matrix, which is not transposed, into a tensor of its elements' type.
     pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
-        // The budget that is left is for the tensor.
         self.drop_kept();
-        let ([bytes, _], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
-        self.plan.hold_shards(0);
+        let ([bytes, left], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
+        let tensor = self.shape.iter().fold(R::DTYPE.size(), |bytes, &extent| bytes.saturating_mul(extent));
+        let taken = Needs::device(tensor).on(&self.device).host;
+        self.plan.hold_shards(left.saturating_sub(taken));
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
         self.lock().add(&stats);
         Ok(loaded)

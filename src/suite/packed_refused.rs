@@ -171,7 +171,8 @@ fn codes(device: &Device) {
     let mut packed = panel(device, 2, 4);
     assert_eq!(argument(recode(&raw, [0, 1, 2, 4], 4, &mut packed, 0)), "table");
     assert!(is_shape(recode(&raw, [0, 1, 2, 3], 4, &mut packed, u64::MAX)));
-    for (first, rows) in [(u64::MAX, 1), (0, u64::MAX)] {
+    assert_eq!(packed_uniform(device, 0, 0, 5, 0).unwrap().shape(), [5, 0]);
+    for (first, rows) in [(u64::MAX, 1), (0, u64::MAX), ((1 << 62) - 1, 10)] {
         assert!(matches!(packed_uniform(device, 0, first, rows, 200), Err(Error::Limit { .. })));
     }
 }
