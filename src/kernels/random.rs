@@ -35,7 +35,7 @@ codes! {
         Uniform,
         /// Two standard normal f32 from each two words, by [`normal_pair`].
         Normal,
-        /// 16 codes of two bits from each word, by [`codes`].
+        /// 16 codes of two bits from each word, by [`codes()`].
         Codes,
     }
 }
