@@ -69,14 +69,7 @@ fn run(args: &Args) -> Result<bool, String> {
         ));
     }
     for device in &report.devices {
-        if let Some(score) = score::score(device) {
-            table::print(&format!(
-                "\n{}: score {}: {}; two cores of an Intel Xeon have 100",
-                device.name,
-                score::VERSION,
-                table::number(score)
-            ));
-        }
+        score::line(device).iter().for_each(|line| table::print(&format!("\n{}: {line}", device.name)));
         score::headline(device).iter().for_each(|line| table::print(line));
     }
     if args.markdown {

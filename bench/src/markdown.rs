@@ -33,13 +33,7 @@ fn table(report: &Report, device: &DeviceReport) -> String {
             .map(move |Note { name, why }| format!("| {name} | | {how}: {} | | | | |", why.replace('|', "/")))
     }));
     lines.push(String::new());
-    if let Some(score) = score::score(device) {
-        lines.push(format!(
-            "Score {}: **{}**; two cores of an Intel Xeon have 100.",
-            score::VERSION,
-            number(score)
-        ));
-    }
+    lines.extend(score::line(device));
     lines.extend(score::headline(device));
     lines.join("\n") + "\n"
 }

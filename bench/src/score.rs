@@ -1,6 +1,9 @@
 //! One number for a device, and the seconds of a large job that its rate foretells.
 
-use crate::report::{DeviceReport, Entry};
+use crate::{
+    report::{DeviceReport, Entry},
+    table::number,
+};
 
 /// The version of the score: its jobs and their references. Scores of different versions do not compare.
 pub(crate) const VERSION: u32 = 1;
@@ -25,13 +28,19 @@ pub(crate) fn score(device: &DeviceReport) -> Option<f64> {
     Some(100.0 * (sum / JOBS.len() as f64).exp())
 }
 
+/// Returns the line of the score, if its jobs were measured.
+pub(crate) fn line(device: &DeviceReport) -> Option<String> {
+    let score = number(score(device)?);
+    Some(format!("score {VERSION}: {score}; two cores of an Intel Xeon have 100"))
+}
+
 /// Returns a line on the decomposition of 10,000,000 x 20,000 genotypes, ten components without power iterations, if its pass was measured.
 ///
 /// Sixteen V100 took 10 to 15 s for it in "Very large SVDs" (blog.dask.org, 2020), with the genotypes in their memory.
 pub(crate) fn headline(device: &DeviceReport) -> Option<String> {
     let Entry { median, size, .. } = device.entry(PASS)?;
     let seconds = 2.0 * 1e7 * 2e4 / (median * 1e9);
-    let text = crate::table::number(seconds);
+    let text = number(seconds);
     let job = "10,000,000 x 20,000 codes, ten components, no power iteration";
     let left_out = "for two passes, if the codes are in its memory; what the host adds is left out";
     let peer = "Sixteen V100 took 10 to 15 s (blog.dask.org, 2020)";

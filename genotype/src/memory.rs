@@ -367,7 +367,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The same in storage that answers late, in shards of 2 GiB or in none.
+    /// An array like [`Long`] in storage that answers late, in shards of 2 GiB or in none.
     #[derive(Debug)]
     struct Late(Long, bool);
 
@@ -396,7 +396,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Genotypes stay in the same place if chunks are in shards, which are read as a whole only if memory is left.
+    /// Genotypes stay in the same place if chunks are in shards.
     #[test]
     fn shards_change_no_residency() {
         let readers = [false, true].map(|in_shards| reader(Late(Long([10_000_000, 50]), in_shards)));

@@ -76,6 +76,21 @@ pub(crate) fn metric_name(name: &str, p: f64) -> PyResult<&'static str> {
     Ok(metric(name, p)?.name())
 }
 
+/// The result of a call on the tensors of x and of y, if there is a y, which has the same type.
+macro_rules! with_operands {
+    ($py:expr, $device:expr, $options:expr, [$x:ident, $y:ident], |$a:ident, $b:ident, $run:ident| $body:expr) => {
+        with_array!($x, x => {
+            let y = of_type($y)?;
+            let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
+            call_on($py, $device, $options, |device, $run| {
+                let $a = x.view(device)?;
+                let $b = y.as_ref().map(|y| y.view(device)).transpose()?;
+                $body
+            })
+        })
+    };
+}
+
 /// Computes the distances of x from itself or from y, which has the same type.
 #[pyfunction]
 pub(crate) fn pairwise<'py>(
@@ -88,18 +103,12 @@ pub(crate) fn pairwise<'py>(
 ) -> PyResult<Pair<'py>> {
     let device = run.device(py)?;
     let (metric, options) = options.on(&device)?;
-    let (distances, shared) = with_array!(x, x => {
-        let y = of_type(y)?;
-        let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
-        call_on(py, &device, run, |device, run| {
-            let x = x.view(device)?;
-            let y = y.as_ref().map(|y| y.view(device)).transpose()?;
-            if counted {
-                let pairs = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
-                return Ok((pairs.distances, pairs.shared));
-            }
-            Ok((teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?, None))
-        })
+    let (distances, shared) = with_operands!(py, &device, run, [x, y], |x, y, run| {
+        if counted {
+            let pairs = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
+            return Ok((pairs.distances, pairs.shared));
+        }
+        Ok((teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?, None))
     })?;
     pair(py, distances, shared)
 }
@@ -141,14 +150,8 @@ pub(crate) fn neighbors<'py>(
 ) -> PyResult<Nearest<'py>> {
     let device = run.device(py)?;
     let (metric, options) = options.on(&device)?;
-    let found = with_array!(x, x => {
-        let y = of_type(y)?;
-        let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
-        call_on(py, &device, run, |device, run| {
-            let x = x.view(device)?;
-            let y = y.as_ref().map(|y| y.view(device)).transpose()?;
-            teatime::distance::neighbors(&x, y.as_deref(), k, metric, &options, run)
-        })
+    let found = with_operands!(py, &device, run, [x, y], |x, y, run| {
+        teatime::distance::neighbors(&x, y.as_deref(), k, metric, &options, run)
     })?;
     nearest(py, found)
 }

@@ -44,7 +44,7 @@ pub(crate) fn write_gaussian(
     Ok(Counts::from(&swept))
 }
 
-/// Writes the denoised images to a Zarr array of the type that `dtype` names; also returns the number of iterations for each.
+/// Writes the denoised images to a Zarr array of the type that `dtype` names.
 #[pyfunction]
 pub(crate) fn write_denoise_tv(
     py: Python<'_>,
@@ -53,12 +53,12 @@ pub(crate) fn write_denoise_tv(
     dtype: &str,
     out: Target,
     run: RunOptions,
-) -> PyResult<(Counts, Vec<u64>)> {
+) -> PyResult<Counts> {
     let (device, options) = (run.device(py)?, tv_options(options).narrow(dtype == "float32"));
     let made = call_on(py, &device, run, |device, run| {
         write_denoised_tv(&x.array, &options, device, run, |job| {
             begun(x, stored_type(dtype), of_job(out, job))
         })
     })?;
-    Ok((Counts::from(&made.swept), made.iterations))
+    Ok(Counts::from(&made.swept))
 }

@@ -109,7 +109,5 @@ def write_denoise_tv_chambolle(
     wide = given.newbyteorder("=") in WIDE or is_long(given)
     in_f64 = wide and not (not opened_device(device).f64 if narrow is None else narrow)
     to = target(out, stored, chunks, resume, files)
-    counts, _ = _teatime.write_denoise_tv(
-        stored, options, "float64" if in_f64 else "float32", to, run_options(device, progress, memory)
-    )
-    return Mapped(*counts)
+    dtype = "float64" if in_f64 else "float32"
+    return Mapped(*_teatime.write_denoise_tv(stored, options, dtype, to, run_options(device, progress, memory)))

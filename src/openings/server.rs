@@ -29,6 +29,8 @@ pub enum Answer {
     Plain,
     /// The whole value in place of a range.
     Whole,
+    /// A refusal of HEAD, as of a signature for GET alone.
+    NoHead,
     /// Nothing, ever.
     Hang,
 }
@@ -171,6 +173,7 @@ impl Shared {
                 send(&mut stream, status, &lines, body, length);
                 false
             }
+            Some(Answer::NoHead) if method == "HEAD" => send(&mut stream, "403 Forbidden", "", b"", 0),
             _ if method == "HEAD" => send(&mut stream, status, &lines, b"", body.len()),
             _ => send(&mut stream, status, &lines, body, body.len()),
         }

@@ -281,6 +281,20 @@ fn chunks_of_shards_are_ranges() {
     assert_eq!(shards().len(), 1);
 }
 
+/// A signature may allow GET alone, so the size of a value is asked for by a range of it, too.
+#[test]
+fn sizes_without_head() {
+    let scratch = tempfile::tempdir().unwrap();
+    std::fs::write(scratch.path().join("value"), [7; 300]).unwrap();
+    let server = Server::of(scratch.path());
+    let storage = open_storage(&server.url, &StorageOptions::default()).unwrap();
+    server.answer("value", Answer::NoHead, 99);
+    server.requests();
+    assert_eq!(storage.size("value").unwrap(), Some(300));
+    assert_eq!(server.requests(), ["HEAD /value", "GET /value 0-0"]);
+    assert_eq!(storage.size("none").unwrap(), None);
+}
+
 /// From a server that sends no ranges, a pass reads each shard as a whole, once, however large it is.
 #[test]
 fn shards_without_ranges() {

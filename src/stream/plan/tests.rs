@@ -86,7 +86,7 @@ fn memory_is_shared_by_decoders_and_chunks() {
     }
 }
 
-/// Of arrays in shards, the shards along an axis are counted, and more chunks are believed.
+/// Shards along an axis are counted, if there are any, and more chunks are believed then.
 #[test]
 fn chunks_that_are_believed() {
     /// An array of bytes in chunks of one element.

@@ -217,8 +217,8 @@ fn chunks_that_are_kept_are_not_wanted() {
     }
 }
 
-/// Where storage does not read ranges, or the bytes of shards are encoded, a pass reads each shard once, in memory that is counted, and a
-/// chunk by itself reads the shard.
+/// A pass reads each shard once, in memory that is counted, if storage does not read ranges or the bytes of shards are encoded. A chunk by
+/// itself reads the shard.
 #[test]
 fn shards_that_are_always_whole() {
     let (plain, all) = numbered();
