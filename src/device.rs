@@ -1,5 +1,6 @@
 //! Devices: their selection and properties.
 
+mod group;
 mod memory;
 mod traffic;
 
@@ -41,6 +42,8 @@ pub struct Device {
     timeline: Option<Timeline>,
     /// The devices that were tried before this one and could not be used, with reasons.
     skipped: Arc<[(String, String)]>,
+    /// The further devices of the group.
+    others: Arc<[Self]>,
 }
 
 /// Open devices that were opened by name, with their options.
@@ -107,8 +110,10 @@ impl Device {
     /// `wgpu:software` (lavapipe or WARP), or `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as in
     /// `wgpu:0000:65:00.0`. If the device is open already, returns [the same](Self::is_same) device.
     ///
+    /// Names with commas between them, and `cuda:*` or `wgpu:*` for all cards of a backend, open a [group](Self::group).
+    ///
     /// # Errors
-    /// [`Error::NoDevice`] with the existing names of all backends.
+    /// [`Error::NoDevice`] with the existing names of all backends; those of [`group`](Self::group).
     pub fn open(name: &str) -> Result<Self> {
         Self::open_with(name, &DeviceOptions::default())
     }
@@ -119,6 +124,9 @@ impl Device {
     /// As [`open`](Self::open); [`Error::Argument`] for zero threads or limits below those of any device.
     pub fn open_with(name: &str, options: &DeviceOptions) -> Result<Self> {
         options.check()?;
+        if name.contains(',') || name.ends_with(":*") {
+            return Self::open_group(name, options);
+        }
         let opened = match name.split_once(':').map_or(name, |(backend, _)| backend) {
             "cpu" if name == "cpu" => {
                 let pool = Arc::new(thread_pool(options.threads)?);
@@ -208,7 +216,11 @@ impl Device {
             pool: OnceLock::new(),
             host: OnceLock::new(),
         };
-        Self { inner: Arc::new(inner), cancel: None, timeline: None, skipped: Arc::default() }
+        Self::of(Arc::new(inner))
+    }
+
+    fn of(inner: Arc<Inner>) -> Self {
+        Self { inner, cancel: None, timeline: None, skipped: Arc::default(), others: Arc::default() }
     }
 
     /// Returns a device for a driver opened by name: an open device if it is the same, has the same options and is not lost, otherwise a new
@@ -220,7 +232,7 @@ impl Device {
             inner.upgrade().filter(|inner| inner.driver.info() == driver.info() && !inner.driver.is_lost())
         });
         if let Some(inner) = same {
-            return Self { inner, cancel: None, timeline: None, skipped: Arc::default() };
+            return Self::of(inner);
         }
         let device = Self::from_driver(driver, options);
         opened.push((options.clone(), Arc::downgrade(&device.inner)));
@@ -277,7 +289,7 @@ impl Device {
         self.inner.driver.synchronize()
     }
 
-    /// True if both are one device, so that their tensors can be used in one call. All handles of the CPU are one device, and so are devices
+    /// True if both are one device (of groups, if their first devices are), so that their tensors can be used in one call. All handles of the CPU are one device, and so are devices
     /// that were opened by one name with the same options. A device lent by an application is one device with its clones.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner) || self.shares_host_memory() && other.shares_host_memory()
@@ -368,6 +380,11 @@ impl Device {
         Ok(self.inner.pool.get_or_init(|| pool))
     }
 
+    /// Sets the threads that decode, unless the device has threads already.
+    fn share_pool(&self, pool: &Arc<ThreadPool>) {
+        self.inner.pool.get_or_init(|| Arc::clone(pool));
+    }
+
     /// Returns a cpu device with the threads, the cancellation flag and the timeline of this handle; for a cpu device, the device itself.
     ///
     /// # Errors
@@ -386,7 +403,7 @@ impl Device {
             device.inner
         });
         let (cancel, timeline) = (self.cancel.clone(), self.timeline.clone());
-        Ok(Self { inner: inner.clone(), cancel, timeline, skipped: Arc::default() })
+        Ok(Self { cancel, timeline, ..Self::of(inner.clone()) })
     }
 
     /// Calls `f`, which launches several consecutive kernels. The cpu device calls it on one of its threads, so that no kernel starts by waking

@@ -135,6 +135,13 @@ impl Budget {
         })
     }
 
+    /// Returns the part of each of `count` members of a group: host memory is divided, device memory is each member's.
+    pub(crate) fn shared_by(&self, count: u64) -> Self {
+        let assumed = [self.assumed[0] || self.host.is_none(), self.assumed[1]];
+        let held = Needs { host: self.held.host / count, ..self.held };
+        Self { host: Some(self.host_bytes() / count), held, assumed, ..*self }
+    }
+
     /// Returns the bytes that are not [held](Self::fit); no device bytes if the device shares the host's memory.
     pub fn left(&self, device: &Device) -> Needs {
         let own = if device.shares_host_memory() { 0 } else { self.device_bytes(device.info()) };

@@ -14,7 +14,7 @@ use crate::{Cancel, Error, Result};
 /// The minimum number of rows for which a decomposition runs in its own thread, so that its caller can check for cancellation.
 const LONG: usize = 256;
 /// The time between two checks.
-const BETWEEN: Duration = Duration::from_millis(20);
+pub(crate) const BETWEEN: Duration = Duration::from_millis(20);
 
 /// Runs a decomposition of n rows, which cannot be stopped. If a long one is cancelled, the call returns and the thread finishes by itself.
 ///

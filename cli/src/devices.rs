@@ -66,5 +66,5 @@ fn table(all: &[ListedDevice], best: &str) -> String {
         out.push('\n');
     }
     out + "\n* is used when --device names none. Also understood: cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, \
-           wgpu:software, and wgpu: with a part of the description or a PCI address.\n"
+           wgpu:software, wgpu: with a part of the description or a PCI address, and several cards: cuda:*, cuda:0,cuda:1.\n"
 }

@@ -57,6 +57,7 @@ impl From<Error> for Failure {
                 "oversamples" => format!("--oversamples: {why}"),
                 "max_passes" => format!("--max-passes: {why}"),
                 "threads" => format!("--threads: {why}"),
+                "device" | "devices" => format!("--device: {why}"),
                 "tree" => format!("--tree: {why}"),
                 "merge_alleles" => format!("--merge-alleles: {why}"),
                 "metric" => format!("--metric: {why}"),

@@ -94,6 +94,16 @@ impl Report {
             bytes.map(|bytes| json!({ "bytes": bytes, "given": given.is_some() }))
         };
         self.warn(Resources::warnings(device).into_iter().chain(output.left.clone()));
+        let members = device.members();
+        let names: Vec<_> = members.iter().map(|member| member.info().name.as_str()).collect();
+        if names.len() > 1 && !SHARED.contains(&&*output.command) {
+            self.warn([format!(
+                "{} computes on one device, {}, of {}",
+                output.command,
+                info.name,
+                names.join(", ")
+            )]);
+        }
         (self.stats, self.wall) = (stats, wall.as_secs_f64());
         self.put(json!({
             "schema_version": 1,
@@ -105,6 +115,8 @@ impl Report {
             // The device's budget is null if it shares the host's memory.
             "budgets": { "host": share(planned.host, given.host), "device": share(planned.device, given.device) },
             "device": device_entry(info),
+            // The names of the devices that shared the work, of which `device` is the first.
+            "devices": names,
             "bytes": {
                 "stored": stats.stored_bytes,
                 "decoded": stats.decoded_bytes,
@@ -113,7 +125,7 @@ impl Report {
                 "chunks_kept": stats.kept_chunks,
                 "peak_chunks": stats.peak_chunk_bytes,
                 "peak_host": peak_host(),
-                "peak_device": device.peak_bytes(),
+                "peak_device": members.iter().map(Device::peak_bytes).max(),
             },
             "warnings": null,
             // The files that show what the run waited for, if they were asked for.
@@ -121,7 +133,7 @@ impl Report {
             "out": output.target.display().to_string(),
             "files": output.files(),
         }));
-        let device = format!("{} ({})", info.name, info.description);
+        let device = format!("{} ({})", names.join(", "), info.description);
         for (name, what) in [("device", &*device), ("input", input), ("", size)] {
             self.line(name, plain(what));
         }
@@ -307,6 +319,9 @@ pub(crate) fn used(counts: &VariantCounts) -> String {
     let dropped: String = dropped.map(|(n, why)| format!(", {} {why}", text::count(*n))).collect();
     format!("{} used{dropped}", text::count(counts.used))
 }
+
+/// The commands whose work the devices of a group share.
+const SHARED: [&str; 6] = ["pca", "grm", "project", "blur", "denoise", "pairwise"];
 
 /// Returns a device's entry in the record and in the list of devices.
 pub(crate) fn device_entry(info: &DeviceInfo) -> Value {

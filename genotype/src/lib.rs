@@ -83,6 +83,8 @@
 )]
 // docs.rs shows for each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Types that hold a device are nested deep.
+#![recursion_limit = "256"]
 
 pub mod bed;
 mod calls;

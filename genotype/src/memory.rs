@@ -85,6 +85,8 @@ pub(super) struct Memory {
     threads: u64,
     /// The maximum number of bytes of rows that are added at once.
     longest_step: u64,
+    /// The number of devices whose memory the budget has.
+    members: u64,
 }
 
 impl Memory {
@@ -94,7 +96,14 @@ impl Memory {
             shared: device.shares_host_memory(),
             threads: device.pool()?.current_num_threads() as u64,
             longest_step: Gram::panel_bytes(device),
+            members: 1,
         })
+    }
+
+    /// Returns the memory of several devices, each of which has as much.
+    pub(super) fn of_members(self, members: u64) -> Self {
+        let device = self.budget.device.map(|bytes| bytes.saturating_mul(members));
+        Self { budget: self.budget.device(device), members, ..self }
     }
 
     /// Sets the reader's steps. If the device has its own memory, steps are long, up to a hundredth of each budget.
@@ -117,10 +126,12 @@ impl Memory {
         }
     }
 
-    /// Returns the budget with defaults filled in, without a budget for a device that shares the host's memory.
+    /// Returns the budget with defaults filled in, without a budget for a device that shares the host's memory; of several devices, that of
+    /// each.
     pub(super) fn budget(&self) -> Budget {
         let Budget { host, device, .. } = self.budget;
-        Budget::default().host(host).device(device.filter(|_| !self.shared))
+        let device = device.filter(|_| !self.shared).map(|bytes| bytes / self.members);
+        Budget::default().host(host).device(device)
     }
 
     /// Returns the memory of a pass and of what results need.

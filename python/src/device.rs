@@ -20,6 +20,13 @@ static OPENED: LazyLock<Mutex<HashMap<Key, Opened>>> = LazyLock::new(Mutex::defa
 /// A pickled device: the function that opens it again, and its name and number of threads.
 type Pickled<'py> = (Bound<'py, PyAny>, (String, Option<usize>));
 
+/// The name of a device, or those of several.
+#[derive(Debug, FromPyObject)]
+enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
 /// A device's name (`None` for the default) and its number of threads.
 type Key = (Option<String>, Option<usize>);
 
@@ -29,7 +36,7 @@ type Key = (Option<String>, Option<usize>);
 pub(crate) struct Device {
     opened: Opened,
     asked: Option<usize>,
-    /// The name by which the device can be opened.
+    /// The name by which the device can be opened; of several devices, their names with commas between.
     #[pyo3(get)]
     name: String,
     /// The name that the hardware reports.
@@ -48,7 +55,7 @@ pub(crate) struct Device {
 
 impl PartialEq for Device {
     fn eq(&self, other: &Self) -> bool {
-        self.opened.is_same(&other.opened) && self.threads() == other.threads()
+        self.opened.is_same(&other.opened) && self.threads() == other.threads() && self.name == other.name
     }
 }
 
@@ -62,14 +69,19 @@ impl std::hash::Hash for Device {
 impl Device {
     #[new]
     #[pyo3(signature = (name = None, *, threads = None))]
-    fn new(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResult<Self> {
+    fn new(py: Python<'_>, name: Option<Names>, threads: Option<usize>) -> PyResult<Self> {
+        let name = name.map(|names| match names {
+            Names::One(name) => name,
+            Names::Several(names) => names.join(","),
+        });
         let opened = open(py, name, threads)?;
         let (f64, info) = (opened.limits().f64, opened.info().clone());
         let (backend, memory) = (info.backend.to_string(), info.memory);
+        let names: Vec<String> = opened.members().iter().map(|member| member.info().name.clone()).collect();
         Ok(Self {
             opened,
             asked: threads,
-            name: info.name,
+            name: names.join(","),
             description: info.description,
             backend,
             memory,

@@ -11,9 +11,13 @@ __version__: str
 
 @final
 class Device:
-    """A GPU, or the CPU. ``name`` is one that :func:`devices` lists; None is the fastest."""
+    """A GPU, or the CPU. ``name`` is one that :func:`devices` lists; None is the fastest.
 
-    def __new__(cls, name: str | None = None, *, threads: int | None = None) -> Device: ...
+    A list of names, or ``"cuda:*"``, is several cards, which share the work of PCA, relationship matrices, projections and filters, with
+    the same results. Other functions compute on the first.
+    """
+
+    def __new__(cls, name: str | Sequence[str] | None = None, *, threads: int | None = None) -> Device: ...
     @property
     def name(self) -> str: ...
     @property

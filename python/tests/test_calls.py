@@ -136,6 +136,8 @@ def test_devices_are_listed_compared_and_pickled():
         if device["name"].startswith("wgpu") and device["usable"]:
             name = teatime.Device("wgpu:" + device["identity"]).name
             assert next(other for other in listed if other["name"] == name)["identity"] == device["identity"]
+    several = teatime.Device(["cpu", "cpu"])
+    assert several == pickle.loads(pickle.dumps(several)) == teatime.Device("cpu, cpu") and several.name == "cpu,cpu"
     one = teatime.Device("cpu", threads=1)
     assert one.threads == 1 and "threads=1" in repr(one)
     assert one == pickle.loads(pickle.dumps(one)) and one != teatime.Device("cpu")

@@ -1,6 +1,9 @@
 //! Distances written to a file or a stored array tile by tile, so that they need not fit host memory.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
 
 use bytemuck::cast_slice;
 
@@ -33,7 +36,8 @@ use crate::{
 /// for a second array in other tiles, and for one if missing elements are propagated; [`Error::Shape`] for an array of another shape; [`Error::Io`] and [`Error::Chunk`] for a tile that cannot be written. Written tiles stay.
 ///
 /// # Cost
-/// As [`pairwise`](super::pairwise), but without `y` each pair is computed twice unless tiles are squares. Host memory: instead of 8 bytes for
+/// As [`pairwise`](super::pairwise), but without `y` each pair is computed twice unless tiles are squares. The members of a
+/// [group](Device::group) take tiles in turn; each has a copy of `x` and `y`. Host memory: instead of 8 bytes for
 /// each pair, up to 24 for each element of a tile, or 48 if two tiles are written at once; with a second array, twice that. Tiles whose sides are multiples of 64 waste no
 /// computation.
 ///
@@ -74,15 +78,44 @@ pub fn write_pairwise<T: Element, W: BoxWriter>(
     let extents = job.extents().map(|extent| extent as u64);
     let (tile, counted) = (tile_shape(&writer, extents)?, shared.is_some());
     let is_lower = job.measure.is_lower();
-    let side = job.measure.side(tile_needs(is_lower, tile, extents, counted), &run.memory)?;
-    let is_mirrored = is_lower && tile[0] == tile[1];
+    let needs = tile_needs(is_lower, tile, extents, counted);
     // Counts are written first, so that every written tile of distances has its counts.
     let writers = shared.into_iter().chain([writer]).collect();
-    write_tiles(writers, is_mirrored, (x.device(), extents[0]), run, |ranges, run| {
+    let tiles = Tiles::new(writers, is_lower && tile[0] == tile[1], extents[0], run)?;
+    on_members([Some(x), y], &job, metric, options, (run, needs), &tiles, |job, side, ranges, run| {
         let rectangle = [ranges[0].clone(), ranges[1].clone()];
         let Distances { distances, shared } = job.rectangle(rectangle, side, counted, run)?;
         Ok(shared.into_iter().chain([distances]).collect())
-    })
+    })?;
+    tiles.finish(x.device())
+}
+
+/// Computes tiles on each member of the group of x, with `make`, which gets the side of a block. Members but the first have copies of x and y.
+fn on_members<T: Element, W: BoxWriter>(
+    [x, y]: [Option<&Tensor<T>>; 2],
+    first: &Job<'_, T>,
+    metric: Metric,
+    options: &Options,
+    (run, needs): (&Run, Needs),
+    tiles: &Tiles<W>,
+    make: impl Fn(&Job<'_, T>, u64, &[Range<u64>], &Run) -> Result<Vec<Matrix>> + Sync,
+) -> Result<()> {
+    let group = &first.measure.device;
+    group.has_one_kind("write distances")?;
+    group.each_member(run, tiles.rows, |i, device, run| {
+        let write = |job: &Job<'_, T>, needs: Needs| {
+            let side = job.measure.side(needs, &run.memory)?;
+            tiles.write(i, device, run, |ranges, run| make(job, side, ranges, run))
+        };
+        if i == 0 {
+            return write(first, needs);
+        }
+        let bytes = [x, y].into_iter().flatten().map(Tensor::bytes).sum();
+        let [x, y] = [x, y].map(|x| x.map(|x| x.to_device(device)).transpose());
+        let (x, y) = (x?.expect("x should be given"), y?);
+        write(&Job::new(&x, y.as_ref(), metric, options)?, needs + Needs::device(bytes))
+    })?;
+    Ok(())
 }
 
 /// # Errors
@@ -123,72 +156,116 @@ pub fn write_condensed<T: Element, W: BoxWriter>(
     let job = Job::new(x, None, metric, options)?;
     let m = job.extents()[0];
     let tile = tile_shape(&writer, [condensed_len(m) as u64])?;
-    let side = job.measure.side(Needs::host(3 * 8) * tile[0].min(writer.shape()[0]), &run.memory)?;
-    write_tiles(vec![writer], false, (x.device(), m as u64), run, |pairs, run| {
+    let needs = Needs::host(3 * 8) * tile[0].min(writer.shape()[0]);
+    let tiles = Tiles::new(vec![writer], false, m as u64, run)?;
+    on_members([Some(x), None], &job, metric, options, (run, needs), &tiles, |job, side, pairs, run| {
         let pairs = to_usize(pairs[0].start)..to_usize(pairs[0].end);
         let count = pairs.len();
         Ok(vec![Matrix::from_vec(job.condensed(pairs, side, run)?, 1, count)?])
-    })
+    })?;
+    tiles.finish(x.device())
 }
 
-/// Writes the tiles that are not written yet, and finishes the arrays. All writers have the same tiles, and a tile counts as written once
-/// all writers have it. `make` computes the values of a tile, given as a range along each axis, for each writer. If `is_mirrored`, the
-/// mirrored tile is the transpose. Progress is a share of `rows`.
-fn write_tiles<W: BoxWriter>(
+/// The tiles of arrays, which all have the same tiles.
+struct Tiles<W> {
     writers: Vec<W>,
+    /// True if a tile below the diagonal is the transpose of one above.
     is_mirrored: bool,
-    (device, rows): (&Device, u64),
-    run: &Run,
-    make: impl Fn(&[Range<u64>], &Run) -> Result<Vec<Matrix>>,
-) -> Result<()> {
-    let (pool, silent) = (device.pool()?, Run { progress: Progress::default(), ..run.clone() });
-    let (shape, tile) = (writers[0].shape().to_vec(), writers[0].tile_shape());
-    let grid: Vec<u64> = shape.iter().zip(&tile).map(|(extent, tile)| extent.div_ceil(*tile)).collect();
-    let count: u64 = grid.iter().product();
-    let ranges_of = |at| -> Vec<Range<u64>> {
+    shape: Vec<u64>,
+    tile: Vec<u64>,
+    /// The number of tiles along each axis.
+    grid: Vec<u64>,
+    /// The number of rows of which progress is a share.
+    rows: u64,
+    /// The number of tiles that were written before.
+    found: u64,
+    /// For each tile, true if it is written or being written; and the number of the first tile that may not be.
+    taken: Mutex<(Vec<bool>, u64)>,
+}
+
+/// A tile to compute: its range along each axis, and those of its mirrored tile if that is to be written too.
+type Tile = (Vec<Range<u64>>, Option<Vec<Range<u64>>>);
+
+impl<W: BoxWriter> Tiles<W> {
+    /// Finds the tiles that are written already, which are those that all writers have.
+    fn new(writers: Vec<W>, is_mirrored: bool, rows: u64, run: &Run) -> Result<Self> {
+        let (shape, tile) = (writers[0].shape().to_vec(), writers[0].tile_shape());
+        let grid: Vec<u64> = shape.iter().zip(&tile).map(|(extent, tile)| extent.div_ceil(*tile)).collect();
+        let mut tiles =
+            Self { writers, is_mirrored, shape, tile, grid, rows, found: 0, taken: Mutex::default() };
+        let mut written = vec![false; to_usize(tiles.count())];
+        for (at, written) in (0..).zip(&mut written) {
+            // Checking a written tile reads it, which takes time.
+            run.cancel.check()?;
+            let ranges = tiles.ranges(at);
+            let mut writers = tiles.writers.iter();
+            *written =
+                writers.try_fold(true, |all, writer| Ok::<_, Error>(all && writer.has_box(&ranges)?))?;
+        }
+        tiles.found = written.iter().filter(|&&written| written).count() as u64;
+        tiles.taken = Mutex::new((written, 0));
+        Ok(tiles)
+    }
+
+    fn count(&self) -> u64 {
+        self.grid.iter().product()
+    }
+
+    fn ranges(&self, at: u64) -> Vec<Range<u64>> {
         let range = |((i, tile), extent): ((u64, &u64), &u64)| i * tile..(i * tile + tile).min(*extent);
-        index_at(at, &grid).into_iter().zip(&tile).zip(&shape).map(range).collect()
-    };
-    let mut written = vec![false; to_usize(count)];
-    for (at, written) in (0..).zip(&mut written) {
-        // Checking a written tile reads it, which takes time.
-        run.cancel.check()?;
-        let ranges = ranges_of(at);
-        *written =
-            writers.iter().try_fold(true, |all, writer| Ok::<_, Error>(all && writer.has_box(&ranges)?))?;
+        index_at(at, &self.grid).into_iter().zip(&self.tile).zip(&self.shape).map(range).collect()
     }
-    let mut done = written.iter().filter(|&&written| written).count() as u64;
-    let mut status = Status::new(0, 1, rows);
-    for at in 0..count {
-        if written[to_usize(at)] {
-            continue;
-        }
-        let ranges = ranges_of(at);
-        let made = make(&ranges, &silent)?;
+
+    /// Takes a tile that nobody has taken.
+    fn next(&self) -> Option<Tile> {
+        let (taken, from) = &mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = (*from..self.count()).find(|&at| !taken[to_usize(at)])?;
         // The grid of mirrored tiles is a square.
-        let other = if is_mirrored { at % grid[0] * grid[0] + at / grid[0] } else { at };
-        let is_copied = other != at && !written[to_usize(other)];
-        for (writer, values) in writers.iter().zip(made) {
-            let put = |ranges: &[Range<u64>], values: &Matrix| {
-                let _span = device.span(Stage::Write, "").bytes(8 * values.data().len() as u64);
-                put(writer, ranges, values.data())
-            };
-            if is_copied {
-                let both =
-                    || rayon::join(|| put(&ranges, &values), || put(&ranges_of(other), &values.transposed()));
-                let (one, two) = pool.install(both);
-                one.and(two)?;
-            } else {
-                put(&ranges, &values)?;
-            }
-        }
-        written[to_usize(other)] = true;
-        done += 1 + u64::from(is_copied);
-        status.rows = u64::try_from(u128::from(rows) * u128::from(done) / u128::from(count)).unwrap_or(rows);
-        run.progress.tell(status);
+        let other = if self.is_mirrored { at % self.grid[0] * self.grid[0] + at / self.grid[0] } else { at };
+        let is_copied = other != at && !taken[to_usize(other)];
+        *from = at + 1;
+        (taken[to_usize(at)], taken[to_usize(other)]) = (true, true);
+        Some((self.ranges(at), is_copied.then(|| self.ranges(other))))
     }
-    let _span = device.span(Stage::Flush, "");
-    writers.into_iter().try_for_each(W::finish)
+
+    /// Computes and writes tiles until none is left, as member `i` of a group. `make` computes the values of a tile for each writer.
+    fn write(
+        &self,
+        i: usize,
+        device: &Device,
+        run: &Run,
+        make: impl Fn(&[Range<u64>], &Run) -> Result<Vec<Matrix>>,
+    ) -> Result<()> {
+        let (pool, silent) = (device.pool()?, Run { progress: Progress::default(), ..run.clone() });
+        let mut done = if i == 0 { self.found } else { 0 };
+        let mut status = Status::new(0, 1, self.rows);
+        while let Some((ranges, other)) = self.next() {
+            let made = make(&ranges, &silent)?;
+            for (writer, values) in self.writers.iter().zip(made) {
+                let put = |ranges: &[Range<u64>], values: &Matrix| {
+                    let _span = device.span(Stage::Write, "").bytes(8 * values.data().len() as u64);
+                    put(writer, ranges, values.data())
+                };
+                if let Some(other) = &other {
+                    let both = || rayon::join(|| put(&ranges, &values), || put(other, &values.transposed()));
+                    let (one, two) = pool.install(both);
+                    one.and(two)?;
+                } else {
+                    put(&ranges, &values)?;
+                }
+            }
+            done += 1 + u64::from(other.is_some());
+            let rows = u128::from(self.rows) * u128::from(done) / u128::from(self.count());
+            status.rows = u64::try_from(rows).unwrap_or(self.rows);
+            run.progress.tell(status);
+        }
+        Ok(())
+    }
+
+    fn finish(self, device: &Device) -> Result<()> {
+        let _span = device.span(Stage::Flush, "");
+        self.writers.into_iter().try_for_each(W::finish)
+    }
 }
 
 /// Returns the host memory for a tile of distances: computed, transposed and encoded. The memory doubles if the mirrored tile is written at the

@@ -21,6 +21,11 @@ impl<'a> Pass<'a> {
         self.run
     }
 
+    /// Returns this pass for another run, such as that of a member of a group.
+    pub(crate) const fn with<'b>(&self, run: &'b Run) -> Pass<'b> {
+        Pass { run, status: self.status }
+    }
+
     /// True if no pass comes after this one, as far as the caller knows.
     pub(crate) const fn is_last(&self) -> bool {
         self.status.pass.saturating_add(1) >= self.status.passes

@@ -54,6 +54,11 @@ impl HostPanels {
         }
     }
 
+    /// Adds to the numbers of all rows.
+    pub(super) fn move_by(&mut self, rows: u64) {
+        self.panels.iter_mut().for_each(|panel| panel.rows = panel.rows.start + rows..panel.rows.end + rows);
+    }
+
     /// Starts the download of a panel, and waits for the previous download.
     ///
     /// # Errors

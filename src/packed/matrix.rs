@@ -1,11 +1,13 @@
 //! A matrix that stays on a device or in the host's memory, with two bits for each entry.
 
+use std::ops::Range;
+
 use super::{
     MAX_ENTRIES, PANEL_ROWS,
     host_panels::HostPanels,
     panel::{Entries, Panel},
     panel_bytes,
-    panel_map::{PanelMap, PanelSink},
+    panel_map::{PanelMap, PanelPass, PanelSink},
     row_words,
     uniform::packed_uniform,
 };
@@ -54,6 +56,16 @@ pub struct PackedMatrix {
     device: Device,
     rows: u64,
     columns: u64,
+    /// The rows by device, in order; at least one part.
+    parts: Vec<Part>,
+}
+
+/// Consecutive rows whose panels are on one device, or are uploaded to it.
+#[derive(Debug)]
+struct Part {
+    device: Device,
+    /// The first row.
+    first: u64,
     place: Place,
 }
 
@@ -85,10 +97,35 @@ impl PackedMatrix {
     pub fn in_panels(device: &Device, columns: u64, host_rows: Option<u64>) -> Self {
         let place = host_rows
             .map_or_else(|| Place::Device(Vec::new()), |host_rows| Place::Host(HostPanels::new(host_rows)));
-        Self { device: device.clone(), rows: 0, columns, place }
+        let part = Part { device: device.clone(), first: 0, place };
+        Self { device: device.clone(), rows: 0, columns, parts: vec![part] }
     }
 
-    /// Creates a matrix (rows, columns) of independent entries on the device, with 0, 1 and 2 equally likely. Waits.
+    /// Joins matrices of consecutive rows, one for each member of the group, to a matrix whose products all members compute.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for no matrices, and for other numbers of columns than the first one has.
+    pub fn join(group: &Device, matrices: Vec<Self>) -> Result<Self> {
+        let Some(columns) = matrices.first().map(|first| first.columns) else {
+            return Err(Error::argument("PackedMatrix::join", "matrices", "none given"));
+        };
+        let mut joined = Self { device: group.clone(), rows: 0, columns, parts: Vec::new() };
+        for Self { rows, columns, parts, .. } in matrices {
+            if columns != joined.columns {
+                let why = format_args!("of {} and of {columns} columns", joined.columns);
+                return Err(Error::argument("PackedMatrix::join", "matrices", why));
+            }
+            for mut part in parts {
+                part.move_by(joined.rows);
+                joined.parts.push(part);
+            }
+            joined.rows += rows;
+        }
+        Ok(joined)
+    }
+
+    /// Creates a matrix (rows, columns) of independent entries on the device, with 0, 1 and 2 equally likely. Waits. Each member of a
+    /// [group](Device::group) gets about as many rows, and multiplies these.
     ///
     /// An entry depends only on the seed, its place and the number of columns, and is the same on every device.
     ///
@@ -97,23 +134,29 @@ impl PackedMatrix {
     /// [`Error::OutOfMemory`] when the matrix exceeds the device's memory, if the device reports its size (the cpu device reports what the
     /// system can give); [`Error::Limit`] when one row does not fit a binding; [`Error::Cancelled`].
     pub fn random(device: &Device, rows: u64, columns: u64, seed: u64, run: &Run) -> Result<Self> {
-        let bytes = panel_bytes(device, columns);
-        Self::random_in_panels(device, rows, columns, seed, bytes, run)
+        let count = device.members().len() as u64;
+        let row = |member: u64| u64::try_from(u128::from(rows) * u128::from(member) / u128::from(count));
+        let matrices = device.each_member(run, rows, |member, device, run| {
+            let [first, end] = [0, 1].map(|i| row(member as u64 + i).unwrap_or(rows));
+            let bytes = panel_bytes(device, columns);
+            Self::random_in_panels(device, first..end, columns, seed, bytes, run)
+        })?;
+        Self::join(device, matrices)
     }
 
-    /// [`random`](Self::random) in panels of about `panel_bytes` bytes. Results stay the same to the bit.
+    /// Some rows of [`random`](Self::random), in panels of about `panel_bytes` bytes. Results stay the same to the bit.
     ///
     /// # Errors
     /// As [`random`](Self::random).
     pub(crate) fn random_in_panels(
         device: &Device,
-        rows: u64,
+        Range { start, end }: Range<u64>,
         columns: u64,
         seed: u64,
         panel_bytes: u64,
         run: &Run,
     ) -> Result<Self> {
-        let mut matrix = Self::new(device, columns)?;
+        let (mut matrix, rows) = (Self::new(device, columns)?, end - start);
         let row_bytes = matrix.row_bytes();
         let requested = checked_len("PackedMatrix::random", &[rows, row_bytes])?;
         let (given, free) = if device.shares_host_memory() {
@@ -132,7 +175,7 @@ impl PackedMatrix {
         pass.tell(0)?;
         while matrix.rows < rows {
             let count = step.min(rows - matrix.rows);
-            let panel = packed_uniform(device, seed, matrix.rows, count, columns)?;
+            let panel = packed_uniform(device, seed, start + matrix.rows, count, columns)?;
             matrix.add(panel)?;
             // Without this wait, all panels would be enqueued at once, before a caller could stop.
             device.synchronize()?;
@@ -150,7 +193,7 @@ impl PackedMatrix {
     ///
     /// # Errors
     /// [`Error::Argument`] for any other value, with the row, since there is no code for a missing entry; the matrix then stays unchanged.
-    /// [`Error::Shape`], [`Error::WrongDevice`]; [`Error::Limit`] when a row does not fit a binding, or the packed rows do not fit a buffer;
+    /// [`Error::Argument`] for a matrix on several devices; [`Error::Shape`], [`Error::WrongDevice`]; [`Error::Limit`] when a row does not fit a binding, or the packed rows do not fit a buffer;
     /// [`Error::OutOfMemory`].
     pub fn push(&mut self, entries: &Tensor<u8>) -> Result<()> {
         let op = "PackedMatrix::push";
@@ -194,9 +237,13 @@ impl PackedMatrix {
             let expected = format_args!("{width} elements in each of the rows {rows:?}");
             return Err(Error::shape(op, expected, format_args!("{held:?}")));
         }
-        match &mut self.place {
-            Place::Device(panels) => panels.push(panel),
-            Place::Host(panels) => panels.push(&panel)?,
+        match &mut self.parts[..] {
+            [Part { place: Place::Device(panels), .. }] => panels.push(panel),
+            [Part { place: Place::Host(panels), .. }] => panels.push(&panel)?,
+            parts => {
+                let why = format_args!("on {} devices, and rows are added on one", parts.len());
+                return Err(Error::argument(op, "self", why));
+            }
         }
         self.rows = rows.end;
         Ok(())
@@ -207,7 +254,10 @@ impl PackedMatrix {
     /// # Errors
     /// Any error that the device reports.
     pub fn complete(&mut self) -> Result<()> {
-        if let Place::Host(panels) = &mut self.place { panels.complete() } else { Ok(()) }
+        self.parts.iter_mut().try_for_each(|part| match &mut part.place {
+            Place::Host(panels) => panels.complete(),
+            Place::Device(_) => Ok(()),
+        })
     }
 
     /// Moves packed panels to the host's memory, from where `host_rows` rows are uploaded at a time. Waits.
@@ -215,31 +265,38 @@ impl PackedMatrix {
     /// # Errors
     /// As [`keep`](Self::keep).
     pub fn to_host(self, host_rows: u64) -> Result<Self> {
-        let Place::Device(panels) = self.place else { return Ok(self) };
-        let mut moved = Self::in_panels(&self.device, self.columns, Some(host_rows));
-        panels.into_iter().try_for_each(|panel| moved.keep(panel))?;
-        moved.complete()?;
-        Ok(moved)
+        let to_host = |part: Part| {
+            let Place::Device(panels) = part.place else { return Ok(part) };
+            let mut moved = HostPanels::new(host_rows);
+            panels.iter().try_for_each(|panel| moved.push(panel))?;
+            moved.complete()?;
+            Ok(Part { place: Place::Host(moved), ..part })
+        };
+        let parts = self.parts.into_iter().map(to_host).collect::<Result<_>>()?;
+        Ok(Self { parts, ..self })
     }
 
-    /// Returns true if the panels are in the host's memory.
+    /// Returns true if panels are in the host's memory.
     pub fn is_on_host(&self) -> bool {
-        matches!(self.place, Place::Host(_))
+        self.parts.iter().any(|part| matches!(part.place, Place::Host(_)))
     }
 
-    /// Makes a pass: calls `sink` with each panel on the device, in order.
+    /// Makes a pass: calls `sink` with each panel on the device, in order. Panels on other members of a group are copied to the first.
     ///
     /// # Errors
     /// [`Error::Argument`] for a matrix that is not [complete](Self::complete); any error of the device or of `sink`; [`Error::Cancelled`].
     pub fn each(&self, pass: &Pass<'_>, sink: &mut PanelSink<'_>) -> Result<()> {
-        let mut sink = |panel: &Panel| {
-            sink(panel)?;
-            pass.tell(panel.rows.end)
-        };
-        match &self.place {
-            Place::Device(panels) => panels.iter().try_for_each(sink),
-            Place::Host(panels) => panels.each(&self.device, &mut sink),
-        }
+        self.parts.iter().enumerate().try_for_each(|(i, part)| {
+            part.each(&mut |panel| {
+                if i == 0 { sink(panel) } else { sink(&panel.to_device(&self.device)?) }?;
+                pass.tell(panel.rows.end)
+            })
+        })
+    }
+
+    /// Returns a pass for each device, as a [`PanelMap`] takes them. Each tells the number of its rows.
+    pub fn passes(&self) -> Vec<Box<PanelPass<'_>>> {
+        self.parts.iter().map(Part::pass).collect()
     }
 
     /// Returns the device that holds the matrix.
@@ -264,12 +321,15 @@ impl PackedMatrix {
     /// Returns the packed rows, panel after panel.
     #[cfg(test)]
     pub(crate) fn words(&self) -> Vec<u32> {
-        let Place::Device(panels) = &self.place else { return Vec::new() };
         let read = |panel: &Panel| match &panel.entries {
             Entries::Packed(packed) => packed.read().unwrap(),
             _ => Vec::new(),
         };
-        panels.iter().flat_map(read).collect()
+        let of_part = |part: &Part| match &part.place {
+            Place::Device(panels) => panels.iter().flat_map(read).collect(),
+            Place::Host(_) => Vec::new(),
+        };
+        self.parts.iter().flat_map(of_part).collect()
     }
 
     /// Calls `work` with the matrix as a map, if X has a row for each column. `at_once` rows of A X are read at a time.
@@ -294,8 +354,37 @@ impl PackedMatrix {
             centred: false,
             bounds: [2.0 * columns.sqrt(), 2.0 * columns],
             at_once,
-            each: &|pass, sink| self.each(pass, sink),
+            each: &self.passes(),
         })
+    }
+}
+
+impl Part {
+    /// Adds to the numbers of all rows.
+    fn move_by(&mut self, rows: u64) {
+        self.first += rows;
+        match &mut self.place {
+            Place::Device(panels) => panels.iter_mut().for_each(|panel| {
+                panel.rows = panel.rows.start + rows..panel.rows.end + rows;
+            }),
+            Place::Host(panels) => panels.move_by(rows),
+        }
+    }
+
+    fn pass(&self) -> Box<PanelPass<'_>> {
+        Box::new(|pass, sink| {
+            self.each(&mut |panel| {
+                sink(panel)?;
+                pass.tell(panel.rows.end - self.first)
+            })
+        })
+    }
+
+    fn each(&self, sink: &mut PanelSink<'_>) -> Result<()> {
+        match &self.place {
+            Place::Device(panels) => panels.iter().try_for_each(sink),
+            Place::Host(panels) => panels.each(&self.device, sink),
+        }
     }
 }
 

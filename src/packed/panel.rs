@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::PackedRows;
-use crate::{Error, Result, Tensor, extent::to_usize, linalg::standardize};
+use crate::{Device, Error, Result, Tensor, extent::to_usize, linalg::standardize};
 
 /// The entries of some rows, as a device holds them.
 #[derive(Debug)]
@@ -31,6 +31,19 @@ pub struct Panel {
 }
 
 impl Panel {
+    /// Copies the panel to a device.
+    ///
+    /// # Errors
+    /// As [`Tensor::to_device`].
+    pub fn to_device(&self, device: &Device) -> Result<Self> {
+        let entries = match &self.entries {
+            Entries::Packed(x) => Entries::Packed(x.to_device(device)?),
+            Entries::I8(x) => Entries::I8(x.to_device(device)?),
+            Entries::F32(x) => Entries::F32(x.to_device(device)?),
+        };
+        Ok(Self { rows: self.rows.clone(), entries, missing: self.missing })
+    }
+
     /// Returns the positions of `rows`, which the panel has, within the panel.
     #[doc(hidden)]
     pub fn places(&self, rows: &Range<u64>) -> Range<usize> {

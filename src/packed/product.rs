@@ -79,6 +79,8 @@ pub struct PackedProduct {
     centred: bool,
     /// True if the product is `Aᵀ (A X)`.
     twice: bool,
+    /// The sums (entries, columns) of products on other devices; empty without these.
+    others: Vec<i64>,
 }
 
 impl PackedProduct {
@@ -119,7 +121,8 @@ impl PackedProduct {
             let factors = operand.factors(adjoint.as_ref().map(|(units, _)| &units[..]))?;
             groups.push(Group { first, x: operand, factors, adjoint });
         }
-        Ok(Self { device: device.clone(), groups, entries, columns, centred, twice: bounds.is_some() })
+        let (device, twice, others) = (device.clone(), bounds.is_some(), Vec::new());
+        Ok(Self { device, groups, entries, columns, centred, twice, others })
     }
 
     /// Returns the programs that `Aᵀ (A X)` launches for an X (entries, columns) if no code is missing, and that of
@@ -167,6 +170,42 @@ impl PackedProduct {
         Ok(())
     }
 
+    /// Adds the sums of a product of other rows with the same X, bounds and rule for means, which another device has. Waits for that device.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a product of another X or with other bounds, and without bounds; any error that the device reports.
+    pub fn merge(&mut self, other: Self) -> Result<()> {
+        let op = "PackedProduct::merge";
+        self.check_twice(op, true)?;
+        let is_alike = (self.entries, self.columns, self.centred, self.units())
+            == (other.entries, other.columns, other.centred, other.units());
+        if !is_alike || !other.twice {
+            return Err(Error::argument(op, "other", "of another X, or with other bounds"));
+        }
+        if self.others.is_empty() {
+            self.others = vec![0; to_usize(self.entries) * self.columns];
+        }
+        self.others.iter_mut().zip(&other.others).for_each(|(sum, other)| *sum += other);
+        for Group { first, adjoint, .. } in &other.groups {
+            let Some((units, sums)) = adjoint else { continue };
+            let (sums, width) = (sums.read()?, units.len());
+            let rows = self.others.chunks_exact_mut(self.columns.max(1)).zip(sums.chunks_exact(width));
+            rows.for_each(|(row, sums)| {
+                row[*first..].iter_mut().zip(sums).for_each(|(sum, other)| *sum += other);
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the unit of the weights of each column, in units of X.
+    fn units(&self) -> Vec<f64> {
+        let of_group = |Group { x, adjoint, .. }: &Group| {
+            let units = adjoint.iter().flat_map(|(units, _)| units);
+            units.zip(&x.units).map(|(weight, unit)| weight * unit).collect::<Vec<_>>()
+        };
+        self.groups.iter().flat_map(of_group).collect()
+    }
+
     /// Makes the weights of some rows, and drops them. This is the first half of [`add`](Self::add), for benchmarks of this workspace.
     /// Enqueues; does not wait.
     ///
@@ -200,7 +239,11 @@ impl PackedProduct {
         let mut total = Matrix::zeros(to_usize(self.entries), self.columns);
         for Group { first, x, adjoint, .. } in &self.groups {
             let Some((weight_units, sums)) = adjoint else { continue };
-            let (sums, width) = (sums.read()?, weight_units.len());
+            let (mut sums, width) = (sums.read()?, weight_units.len());
+            let others = self.others.chunks_exact(self.columns.max(1));
+            sums.chunks_exact_mut(width).zip(others).for_each(|(sums, others)| {
+                sums.iter_mut().zip(&others[*first..]).for_each(|(sum, other)| *sum += other);
+            });
             self.device.pool()?.install(|| {
                 // A row of the centred matrix adds up to 0, so the mean is to be subtracted from each entry.
                 let means = self.centred.then(|| means(&sums, width));

@@ -31,6 +31,8 @@ mod filter_stored;
 #[cfg(feature = "zarr")]
 mod filter_stores;
 mod gather;
+#[cfg(feature = "zarr")]
+mod group;
 mod inner_sum;
 mod launch;
 mod left_vectors;

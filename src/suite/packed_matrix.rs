@@ -10,9 +10,7 @@ use crate::{
     Backend, Budget, Device, DeviceOptions, Error, Result, Run, Status, Tensor, assert_err,
     linalg::{LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
     openings::told,
-    packed::{
-        Entries, PackedMatrix, Panel, PanelMap, PanelSink, packed_uniform, product::PackedProduct, row_words,
-    },
+    packed::{Entries, PackedMatrix, Panel, PanelMap, packed_uniform, product::PackedProduct, row_words},
     random::{gaussian, philox},
 };
 
@@ -97,7 +95,7 @@ fn panels_change_nothing(device: &Device) {
     let whole = random(cpu(), rows, columns, 3).unwrap();
     let (words, product) = (whole.words(), whole.apply_normal(&x, &pass(&run)).unwrap());
     for bytes in [1, 48 * 7, 48 * 64, 48 * 299] {
-        let parts = PackedMatrix::random_in_panels(device, rows, columns, 3, bytes, &run).unwrap();
+        let parts = PackedMatrix::random_in_panels(device, 0..rows, columns, 3, bytes, &run).unwrap();
         assert!(parts.words() == words, "panels of {bytes}");
         assert_eq!(parts.apply_normal(&x, &pass(&run)).unwrap(), product, "panels of {bytes}");
     }
@@ -134,7 +132,7 @@ fn steps_and_groups_change_nothing(device: &Device) {
 
 fn the_place_changes_nothing(device: &Device) {
     let (x, run) = (operand(129, 4), Run::default());
-    let matrix = PackedMatrix::random_in_panels(device, 300, 129, 3, 48 * 70, &run).unwrap();
+    let matrix = PackedMatrix::random_in_panels(device, 0..300, 129, 3, 48 * 70, &run).unwrap();
     let products = |matrix: &PackedMatrix| {
         let (mut rows, pass) = (Vec::new(), pass(&run));
         let mut add = |first: u64, part: &Matrix| {
@@ -184,7 +182,7 @@ fn rows_have_means_and_factors(device: &Device) {
             };
             matrix.keep(Panel { rows: from as u64..end as u64, entries, missing }).unwrap();
         }
-        let each = |pass: &Pass<'_>, sink: &mut PanelSink<'_>| matrix.each(pass, sink);
+        let each = matrix.passes();
         let (shape, bounds, at_once) = (matrix.shape(), [40.0, 200.0], 2);
         let map = |table| PanelMap {
             device,
@@ -367,7 +365,7 @@ fn rows_beyond_a_binding(device: &Device) {
 const MOST: u64 = 300_000;
 
 fn cancelled_between_panels(device: &Device) {
-    let matrix = PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30, &Run::default()).unwrap();
+    let matrix = PackedMatrix::random_in_panels(device, 0..100, 64, 1, 16 * 30, &Run::default()).unwrap();
     let (run, told) = told(|status| status.rows == 60);
     assert_err!(matrix.apply_normal(&operand(64, 2), &pass(&run)), Error::Cancelled);
     assert!(told.lock().unwrap().iter().map(|status| status.rows).eq([30, 60]));
@@ -375,7 +373,7 @@ fn cancelled_between_panels(device: &Device) {
 
 fn cancelled_while_made(device: &Device) {
     let (run, told) = told(|status| status.rows == 60);
-    assert_err!(PackedMatrix::random_in_panels(device, 100, 64, 1, 16 * 30, &run), Error::Cancelled);
+    assert_err!(PackedMatrix::random_in_panels(device, 0..100, 64, 1, 16 * 30, &run), Error::Cancelled);
     assert!(
         told.lock()
             .unwrap()

@@ -108,12 +108,14 @@ fn no_memory_is_no_damage() {
 fn the_least_that_is_named_is_enough() {
     let scratch = Scratch::new();
     scratch.ok("demo --variants 1500 --samples 90 -k 3 --out demo");
+    scratch.ok("demo --variants 9000 --samples 60 -k 3 --out large");
     scratch.ok("pca demo/genotypes.vcz --out reference -k 3 --loadings");
     let rows: Vec<f32> = (0..300 * 40).map(|i| (i * 7919 % 1013) as f32).collect();
     write_npy(scratch.join("x.npy"), &rows, [300, 40]).unwrap();
     for command in [
         "pca demo/genotypes.vcz --out NEW --method exact --loadings",
         "pca demo/genotypes.vcz --out NEW --method randomized --loadings",
+        "pca large/genotypes.vcz --out NEW --method randomized --device cpu,cpu",
         "grm demo/genotypes.vcz --out NEW",
         "project demo/genotypes.vcz --loadings reference/loadings.tsv.gz --out NEW",
         "distance demo/genotypes.vcz --out NEW.npy",
@@ -125,12 +127,14 @@ fn the_least_that_is_named_is_enough() {
         "pairwise x.npy --out NEW.npy --with x.npy",
         "pairwise x.npy --out NEW.zarr",
         "pairwise x.npy --out NEW.zarr --resume",
+        "pairwise x.npy --out NEW.zarr --device cpu,cpu",
         "pairwise x.npy --out NEW.tsv --neighbors 4",
         "svd x.npy --out NEW --center rows --left --right",
         "svd x.npy --out NEW --method exact --left",
         "svd x.npy --out NEW --method randomized --left --resume",
         "blur x.npy NEW.npy --sigma 3",
         "blur x.npy NEW.zarr --sigma 3",
+        "blur x.npy NEW.zarr --sigma 3 --device cpu,cpu",
         "blur @ome_0.4.zarr NEW.zarr --sigma 0.1 --pyramid",
         "denoise x.npy NEW.npy --iterations 9",
         "denoise x.npy NEW.zarr --weight 20",

@@ -91,6 +91,27 @@ fn the_default_is_the_card_with_most_memory() {
     assert!(!defaults(run(devices).ok()).contains(&"\"cuda:0\"".to_owned()));
 }
 
+/// All cards share a PCA. One that is lost is named.
+#[test]
+fn cards_share_the_work() {
+    let scratch = Scratch::new();
+    scratch.ok("demo --variants 9000 --samples 60 -k 3 --out demo");
+    let cards = ("CUDA_EMULATOR_DEVICES", "3");
+    let words =
+        |device| format!("pca demo/genotypes.vcz --device {device} --out {device} --method randomized");
+    for device in ["cuda:*", "cuda:2"] {
+        run(with(&scratch, &words(device), &[cards])).ok();
+    }
+    let [all, one] = ["cuda:*", "cuda:2"].map(|device| scratch.bytes(&format!("{device}/pca.eigenvec")));
+    assert!(all == one);
+    let record = scratch.json("cuda:*/run.json");
+    assert_eq!(record["devices"], json!(["cuda:0", "cuda:1", "cuda:2"]));
+    assert_has(record["residency_reason"].as_str().unwrap(), &["on each of 3 devices: "]);
+    let lost = ("CUDA_EMULATOR_LOSE_AFTER", "10");
+    let ran = run(with(&scratch, &format!("{} --overwrite", words("cuda:0,cuda:1")), &[cards, lost]));
+    assert!(ran.code == 1 && ran.err.contains(" is lost"), "{}", ran.err);
+}
+
 #[test]
 fn a_card_without_code_for_its_kernels_is_skipped() {
     let scratch = Scratch::new();

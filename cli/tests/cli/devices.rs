@@ -1,11 +1,14 @@
 //! Tests of `teatime devices`.
 
-use crate::support::{Scratch, json, run};
+use serde_json::json;
+use teatime::store::write_npy;
+
+use crate::support::{Scratch, assert_has, json as parsed, run};
 
 #[test]
 fn lists_what_can_be_passed() {
     let scratch = Scratch::new();
-    let listed = json(&scratch.ok("devices --json").out);
+    let listed = parsed(&scratch.ok("devices --json").out);
     let list = listed.as_array().expect("the list should be an array");
     assert!(list.iter().any(|entry| entry["name"] == "cpu" && entry["default"] == true));
     let table = scratch.ok("devices").out;
@@ -22,6 +25,41 @@ fn a_default_that_is_not_there_is_an_error() {
     command.env("TEATIME_DEVICE", "abacus");
     let ran = run(command);
     assert!(ran.code == 1 && ran.err.contains("abacus"), "{}", ran.err);
+}
+
+/// Devices of a group share the work of some commands, and the files are the same; other commands say that they do not share.
+#[test]
+fn groups() {
+    let scratch = Scratch::new();
+    scratch.ok("demo --variants 9000 --samples 60 -k 3 --out demo");
+    let rows: Vec<f32> = (0..300 * 40).map(|i| (i * 7919 % 1013) as f32).collect();
+    write_npy(scratch.join("x.npy"), &rows, [300, 40]).unwrap();
+    for (words, files) in [
+        (
+            "pca demo/genotypes.vcz --out NEW -k 3 --loadings",
+            &["NEW/pca.eigenvec", "NEW/loadings.tsv.gz"][..],
+        ),
+        ("grm demo/genotypes.vcz --out NEW --format npy", &["NEW/grm.npy"]),
+        ("blur x.npy NEW.npy --sigma 3", &["NEW.npy"]),
+        ("denoise x.npy NEW.npy --iterations 9", &["NEW.npy"]),
+    ] {
+        let made = |device: &str| {
+            let new = |text: &str| text.replace("NEW", &format!("{}-{device}", &words[..3]));
+            let record = scratch.record(&format!("{} --device {device}", new(words)));
+            let files = files.iter().map(|file| scratch.bytes(&new(file)));
+            (record, files.collect::<Vec<_>>())
+        };
+        let ((one, expected), (shared, found)) = (made("cpu"), made("cpu,cpu"));
+        assert!(found == expected, "{words}");
+        assert_eq!([&one["devices"], &shared["devices"]], [&json!(["cpu"]), &json!(["cpu", "cpu"])]);
+        assert_eq!(shared["warnings"], json!([]), "{words}");
+        let why = shared["residency_reason"].as_str().unwrap_or("on each of 2 devices");
+        assert_has(why, &["on each of 2 devices"]);
+    }
+    let warned = scratch.ok("svd x.npy --out svd -k 2 --device cpu,cpu").err;
+    assert_has(&warned, &["warning: svd computes on one device, cpu, of cpu, cpu"]);
+    scratch.refused("blur x.npy new.npy --sigma 1 --device cpu,abacus", 1, &["abacus"]);
+    scratch.refused("blur x.npy new.npy --sigma 1 --device abacus:*", 1, &["abacus:*"]);
 }
 
 /// Mesa's Vulkan looks for a desktop, and prints an error if there is none.

@@ -1,6 +1,7 @@
 //! Genotypes loaded once, for one result or several.
 
 pub(super) mod grm;
+mod group;
 mod missing;
 mod part;
 pub(super) mod pca;
@@ -26,7 +27,7 @@ use teatime::{
 
 use self::{
     missing::MissingSums,
-    plan::{LoadPlan, Wanted, check_samples},
+    plan::{LoadPlan, NeedsBeside, Wanted, check_samples},
 };
 use super::{
     choice::Choice,
@@ -105,6 +106,8 @@ impl Cohort {
     /// packed in two bits; otherwise in the store. Genotypes stay in memory only if further passes are wanted.
     ///
     /// # Cost
+    /// Each member of a [group](Device::group) loads some of the variants, if two bits hold a genotype and parts of the memory do.
+    ///
     /// One pass, with the sums of the wanted results, whose cost [`pca`](crate::pca()), [`grm`](crate::grm()) and
     /// [`project`](crate::project()) state. The counts take 12 bytes a variant on the host, or 32 if dosages are not 0, 1 and 2.
     ///
@@ -122,10 +125,21 @@ impl Cohort {
         device: &Device,
         wanted: &Wanted<'_>,
         run: &Run,
-        needs: &dyn Fn(&Reader) -> Needs,
+        needs: &NeedsBeside<'_>,
     ) -> Result<Self> {
+        let mut alone = None;
+        if device.members().len() > 1 {
+            match Self::load_onto_members(genotypes, device, wanted, run, needs)? {
+                Ok(cohort) => return Ok(cohort),
+                Err(why) => alone = Some(why),
+            }
+        }
         let each = Each { needs, start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
-        Self::load_with(genotypes, device, wanted, run, each).map(|((), cohort)| cohort)
+        let ((), cohort) = Self::load_with(genotypes, device, wanted, run, each)?;
+        if let (Some(why), Some(place)) = (alone, Arc::get_mut(&mut lock(&cohort.place))) {
+            place.reason = format!("{}; on one device of the group: {why}", place.reason);
+        }
+        Ok(cohort)
     }
 
     /// Loads as [`load`](Self::load) does, and also returns what `each` made from the panels of the pass.

@@ -6,14 +6,15 @@ use teatime::{Device, Error, Needs, Result, Run};
 
 use super::{
     Cohort, Sums,
-    plan::{LoadPlan, Wanted},
+    missing::MissingSums,
+    plan::{LoadPlan, Part, Wanted},
     with_less_memory,
 };
 use crate::{
     options::{Method, PcaOptions},
     pair_sums::{self, PRODUCTS},
     part::CohortPart,
-    reader::{Reader, block_rows},
+    reader::{CountedSink, Read, Reader, block_rows},
     source::{GenotypeKind, Genotypes},
     to_usize,
 };
@@ -104,21 +105,10 @@ impl Cohort {
         if wanted.matched().is_some() && variants > max {
             return Err(Error::Limit { what: "variants of a projection in parts", requested: variants, max });
         }
+        let part = Part { rows, members: None };
         with_less_memory(device, run, |run| {
-            let plan = LoadPlan::new(genotypes, Some(&rows), device, wanted, &|_| Needs::default(), run)?;
-            let mut sums = Sums::new(&plan, wanted.matched().map(|matched| matched.part(&rows)))?;
-            sums.read(&plan, run, &mut |_, _| Ok(()))?;
-            let Sums { counts, adding, projecting, .. } = sums;
-            let mut sums = Vec::new();
-            for adding in adding {
-                sums.extend(adding.into_part()?);
-            }
-            if let (Some(projecting), Some(matched)) = (projecting, wanted.matched()) {
-                sums.extend(projecting.into_part(&matched.words())?);
-            }
-            let (genotypes, samples) = (words(genotypes, &plan.reader), genotypes.samples());
-            let (bounded, counts) = (plan.reader.bounded, counts.by_variant);
-            Ok(CohortPart { rows: rows.clone(), variants, samples, bounded, genotypes, counts, sums })
+            let plan = LoadPlan::new(genotypes, Some(&part), device, wanted, &|_| Needs::default(), run)?;
+            Ok(plan.read_part(genotypes, wanted, &part.rows, run, &mut |_, _| Ok(()))?.part)
         })
     }
 
@@ -173,9 +163,48 @@ impl Cohort {
     }
 }
 
+/// The results of a pass over a part.
+pub(super) struct PartRead {
+    pub(super) part: CohortPart,
+    /// The number of missing calls of each sample, if it was wanted.
+    pub(super) missing_calls: Option<Vec<u64>>,
+    pub(super) read: Read,
+}
+
+impl LoadPlan {
+    /// Makes the pass over the variants in `rows`, for which this is the plan, and gives each panel to `f` as well.
+    pub(super) fn read_part(
+        &self,
+        genotypes: &Genotypes,
+        wanted: &Wanted<'_>,
+        rows: &Range<u64>,
+        run: &Run,
+        f: &mut CountedSink<'_>,
+    ) -> Result<PartRead> {
+        let mut sums = Sums::new(self, wanted.matched().map(|matched| matched.part(rows)))?;
+        if wanted.missing_calls {
+            sums.missing = Some(MissingSums::new(&self.reader)?);
+        }
+        let read = sums.read(self, run, f)?;
+        let Sums { counts, adding, projecting, missing } = sums;
+        let mut sums = Vec::new();
+        for adding in adding {
+            sums.extend(adding.into_part()?);
+        }
+        if let (Some(projecting), Some(matched)) = (projecting, wanted.matched()) {
+            sums.extend(projecting.into_part(&matched.words())?);
+        }
+        let (variants, samples) = (genotypes.variants(), genotypes.samples());
+        let (bounded, counts) = (self.reader.bounded, counts.by_variant);
+        let genotypes = words(genotypes, &self.reader);
+        let part = CohortPart { rows: rows.clone(), variants, samples, bounded, genotypes, counts, sums };
+        Ok(PartRead { part, missing_calls: missing.map(MissingSums::finish).transpose()?, read })
+    }
+}
+
 impl Sums<'_> {
     /// Replaces the counts and sums with the counts and sums of `part`.
-    fn set_part(&mut self, reader: &Reader, part: &CohortPart) -> Result<()> {
+    pub(super) fn set_part(&mut self, reader: &Reader, part: &CohortPart) -> Result<()> {
         if !self.counts.append(&part.counts) {
             let why = "its counts are of genotypes that are held otherwise, or of more samples";
             return Err(Error::argument("Cohort::of_part", "part", why));

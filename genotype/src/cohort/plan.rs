@@ -173,6 +173,16 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// Some of the variants, which are read apart from the others.
+pub(super) struct Part {
+    pub(super) rows: Range<u64>,
+    /// The number of members of a group, each of which reads such a part and makes all passes over it; `None` if only sums are wanted.
+    pub(super) members: Option<u64>,
+}
+
+/// A function that returns the memory of work beside the loading.
+pub(super) type NeedsBeside<'a> = dyn Fn(&Reader) -> Needs + Sync + 'a;
+
 /// The plan by which genotypes are loaded.
 pub(super) struct LoadPlan {
     pub(super) reader: Reader,
@@ -190,13 +200,13 @@ pub(super) struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// Makes the plan, if other work needs `beside` as well. With `part`, plans only the sums over those variants.
+    /// Makes the plan, if other work needs `beside` as well. With `part`, plans only what is made of those variants.
     ///
     /// # Errors
     /// Fails as [`Cohort::load`] does.
     pub(super) fn new(
         genotypes: &Genotypes,
-        part: Option<&Range<u64>>,
+        part: Option<&Part>,
         device: &Device,
         wanted: &Wanted<'_>,
         beside: &dyn Fn(&Reader) -> Needs,
@@ -211,13 +221,16 @@ impl LoadPlan {
     fn within(
         memory: Memory,
         genotypes: &Genotypes,
-        part: Option<&Range<u64>>,
+        part: Option<&Part>,
         device: &Device,
         wanted: &Wanted<'_>,
         beside: &dyn Fn(&Reader) -> Needs,
         run: &Run,
     ) -> Result<Self> {
         let mut reader = memory.in_steps(Reader::new(genotypes, device, wanted.bounded())?);
+        if let Some(Part { rows, members: Some(_) }) = part {
+            reader = reader.of_part(rows)?;
+        }
         let of_grm = wanted.grm.map(|options| options.sums(&reader));
         let mut needs = beside(&reader) + wanted.needs(&reader, of_grm, run);
         let mut pairs: Vec<_> = of_grm.into_iter().collect();
@@ -246,7 +259,13 @@ impl LoadPlan {
             check_samples(&reader)?;
         }
         let mut again = wanted.loadings || later_passes > 0;
-        if let Some(rows) = part {
+        if let Some(Part { members: Some(members), .. }) = part {
+            // The host gets the sums of all parts, before they are merged; the basis is one for all members.
+            let matrices = pairs.iter().map(|pairs| 1 + u64::from(pairs.shared) + u64::from(pairs.variance));
+            let values = reader.samples().saturating_mul(reader.samples()).saturating_mul(4);
+            needs = needs + Needs::host(values) * matrices.sum();
+            basis /= members;
+        } else if let Some(Part { rows, .. }) = part {
             reader = reader.of_part(rows)?;
             let sums =
                 pairs.iter().map(|pairs| PairAccumulator::needs(&reader, pairs.shared, pairs.variance));

@@ -2,7 +2,7 @@
 
 use teatime::{
     Result,
-    packed::{PackedProduct, PanelMap},
+    packed::{PackedProduct, PanelMap, PanelPass},
 };
 
 use super::Cohort;
@@ -34,6 +34,18 @@ impl Cohort {
                 factors.extend(scales.iter().map(|scale| scale.factors()));
             }
         });
+        // Progress also counts the pass that loaded the genotypes.
+        let place = self.place();
+        let passes: Vec<Box<PanelPass<'_>>> = match &place.kept {
+            Some(kept) if kept.passes().len() > 1 => kept
+                .passes()
+                .into_iter()
+                .map(|each| -> Box<PanelPass<'_>> {
+                    Box::new(move |pass, sink| each(&pass.among(1, 1), sink))
+                })
+                .collect(),
+            _ => vec![Box::new(|pass, sink| self.each_panel(&pass.among(1, 1), reading, sink))],
+        };
         let done = work(&PanelMap {
             device: &reader.device,
             shape: [reader.variants(), rule.samples],
@@ -42,8 +54,7 @@ impl Cohort {
             centred: rule.scaler.is_centred(),
             bounds: totals.bounds,
             at_once: reader.plan.block_rows(),
-            // Progress also counts the pass that loaded the genotypes.
-            each: &|pass, sink| self.each_panel(&pass.among(1, 1), reading, sink),
+            each: &passes,
         })?;
         Ok((done, totals))
     }

@@ -1,6 +1,9 @@
 //! Sweeps that map: each box of an array becomes a box of another array.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use super::{
     Place, Sweep, Swept, elements,
@@ -26,51 +29,126 @@ struct Mapped {
     /// The number of elements that were read, and the number that were computed from them.
     covered: u64,
     made: u64,
+    /// The number of times that chunks of an area were decoded, times the elements of the area.
+    decoded: f64,
     status: Status,
 }
 
 impl Mapped {
-    fn new(swept: Swept) -> Self {
-        Self { swept, covered: 0, made: 0, status: Status::new(0, 1, 0) }
+    /// Starts to count; `total` is the number of elements if other members of a group compute some of them.
+    fn new(swept: Swept, total: u64) -> Self {
+        Self { swept, covered: 0, made: 0, decoded: 0.0, status: Status::new(0, 1, total) }
     }
 
-    /// Begins a plan, in which the boxes marked in `there` are already written. The first plan sets the total amount of work.
-    fn begin(&mut self, plan: &Plan, there: &[bool]) {
+    /// Begins a plan, in which the boxes marked in `there` are already written, before this sweep if the area `is_new`.
+    fn begin(&mut self, plan: &Plan, there: &[bool], is_new: bool) {
         let sum = |which: bool| {
             let boxes = plan.boxes().zip(there).filter(|(_, there)| **there == which);
             boxes.map(|(core, _)| elements(&core)).sum::<u64>()
         };
+        if is_new {
+            self.swept.found += there.iter().filter(|there| **there).count() as u64;
+        }
         if self.status.total == 0 {
-            self.swept.found = there.iter().filter(|there| **there).count() as u64;
             self.status.total = sum(false);
         } else {
             self.status.rows += sum(true);
         }
     }
+
+    fn add(&mut self, other: &Self) {
+        self.swept.boxes += other.swept.boxes;
+        self.swept.found += other.swept.found;
+        self.swept.stats.add(&other.swept.stats);
+        self.covered += other.covered;
+        self.made += other.made;
+        self.decoded += other.decoded;
+    }
 }
 
+/// The number of areas for each member of a group: members that are faster take more of them.
+const AREAS: u64 = 4;
+
 impl Sweep<'_> {
-    /// Maps the array, and leaves the writer unfinished.
+    /// Maps the array, and leaves the writer unfinished. The members of a group take the areas of the array in turn.
     pub(crate) fn map_untyped(
         &self,
         operation: &dyn UntypedOperation,
         writer: &impl BoxWriter,
     ) -> Result<Swept> {
-        let (mut retry, mut mapped) = (Retry::new(self.run.memory), Mapped::new(self.swept()));
-        let mut left = Vec::new();
-        if self.elements()? > 0 {
-            left.push(self.within.clone());
+        self.device.has_one_kind(self.op)?;
+        let total = self.elements()?;
+        let members = self.device.members().len();
+        let areas = if total > 0 { self.areas(&operation.tile(writer.tile_shape())) } else { Vec::new() };
+        let areas = Mutex::new(areas);
+        let next = || areas.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let counted = self.device.each_member(self.run, total, |_, device, run| {
+            let member = Sweep { array: Arc::clone(&self.array), device, run, ..self.clone() };
+            let mut mapped = Mapped::new(member.swept(), if members > 1 { total } else { 0 });
+            let mut retry = Retry::new(run.memory);
+            while let Some(area) = next() {
+                member.map_area(operation, writer, area, &mut retry, &mut mapped)?;
+            }
+            mapped.swept.memory = retry.memory.planned(device);
+            Ok(mapped)
+        });
+        let counted = counted.map_err(|error| match error {
+            Error::Budget { memory, what, budget, minimum, given } if members > 1 => {
+                let minimum =
+                    self.least(operation, writer, memory).map_or(minimum, |least| least.max(minimum));
+                Error::Budget { memory, what, budget, minimum, given }
+            }
+            error => error,
+        })?;
+        let mut mapped = Mapped::new(self.swept(), 0);
+        counted.iter().for_each(|counted| mapped.add(counted));
+        let Mapped { mut swept, covered, made, decoded, .. } = mapped;
+        swept.times_covered = covered as f64 / made.max(1) as f64;
+        swept.times_decoded = decoded / total.max(1) as f64;
+        if let [only] = &counted[..] {
+            swept.memory = only.swept.memory;
         }
-        while let Some(area) = left.pop() {
-            if let Err((error, rest)) = self.map_once(operation, writer, &area, &mut retry, &mut mapped) {
+        Ok(swept)
+    }
+
+    /// Returns the areas that the members of a group take: whole tiles along the axis that has the most, in descending order. For one device,
+    /// the whole array.
+    fn areas(&self, tile: &[u64]) -> Areas {
+        let members = self.device.members().len() as u64;
+        let tiles =
+            |axis: usize| (self.within[axis].end - self.within[axis].start).div_ceil(tile[axis].max(1));
+        let axis = (0..self.within.len()).rev().max_by_key(|&axis| tiles(axis)).unwrap_or(0);
+        let (Range { start, end }, tiles) = (self.within[axis].clone(), tiles(axis).max(1));
+        let count = if members == 1 { 1 } else { (AREAS * members).min(tiles) };
+        let edge = |i: u64| end.min(start + tile[axis] * (tiles * i / count));
+        let area = |i: u64| {
+            let mut area = self.within.clone();
+            area[axis] = edge(i)..edge(i + 1);
+            area
+        };
+        (0..count).rev().map(area).collect()
+    }
+
+    /// Maps an area, in smaller boxes once the device is full.
+    fn map_area(
+        &self,
+        operation: &dyn UntypedOperation,
+        writer: &impl BoxWriter,
+        area: Vec<Range<u64>>,
+        retry: &mut Retry,
+        mapped: &mut Mapped,
+    ) -> Result<()> {
+        let mut left = vec![(area, true)];
+        while let Some((area, is_new)) = left.pop() {
+            mapped.swept.times_decoded = 0.0;
+            let failed = self.map_once(operation, writer, (&area, is_new), retry, mapped).err();
+            mapped.decoded += mapped.swept.times_decoded * elements(&area) as f64;
+            if let Some((error, rest)) = failed {
                 retry.smaller(error, self.device)?;
-                left.extend(rest);
+                left.extend(rest.into_iter().map(|area| (area, false)));
             }
         }
-        let Mapped { mut swept, covered, made, .. } = mapped;
-        swept.times_covered = covered as f64 / made.max(1) as f64;
-        swept.memory = retry.memory.planned(self.device);
-        Ok(swept)
+        Ok(())
     }
 
     pub(crate) fn map_untyped_to_host<U: Element>(&self, operation: &dyn UntypedOperation) -> Result<Vec<U>> {
@@ -95,7 +173,7 @@ impl Sweep<'_> {
         &self,
         operation: &dyn UntypedOperation,
         writer: &W,
-        area: &[Range<u64>],
+        (area, is_new): (&[Range<u64>], bool),
         retry: &mut Retry,
         mapped: &mut Mapped,
     ) -> Result<(), (Error, Areas)> {
@@ -104,27 +182,31 @@ impl Sweep<'_> {
         retry.taken = planned.on_device;
         let plan = &planned.plan;
         let mut done = self.boxes_there(plan, writer).map_err(whole)?;
-        mapped.begin(plan, &done);
+        mapped.begin(plan, &done, is_new);
         let mapping = self.map_boxes(operation, writer, area, &planned, &mut done, mapped);
         let left = || plan.boxes().zip(&done).filter(|(_, done)| !**done).map(|(core, _)| core).collect();
         mapping.map_err(|error| (error, left()))
     }
 
-    /// Returns the least memory of a kind, of which the run has too little, for a sweep.
+    /// Returns the least memory of a kind, of which the run has too little, for a sweep: that of the area that takes most, for each member.
     pub(crate) fn least(
         &self,
         operation: &dyn UntypedOperation,
         writer: &impl BoxWriter,
         kind: MemoryKind,
     ) -> Option<u64> {
-        let memory = match kind {
-            MemoryKind::Host => self.run.memory.host(0).device(u64::MAX),
-            MemoryKind::Device => self.run.memory.device(0).host(u64::MAX),
+        let members = self.device.members().len() as u64;
+        let (memory, each) = match kind {
+            MemoryKind::Host => (self.run.memory.host(0).device(u64::MAX), members),
+            MemoryKind::Device => (self.run.memory.device(0).host(u64::MAX), 1),
         };
-        match self.box_plan(operation, writer, &self.within, &memory) {
-            Err(Error::Budget { memory, minimum, .. }) if memory == kind => Some(minimum),
+        let least = |area: &Vec<Range<u64>>| match self.box_plan(operation, writer, area, &memory) {
+            Err(Error::Budget { memory, minimum, .. }) if memory == kind => {
+                Some(minimum.saturating_mul(each))
+            }
             _ => None,
-        }
+        };
+        self.areas(&operation.tile(writer.tile_shape())).iter().filter_map(least).max()
     }
 
     fn box_plan<W: BoxWriter>(
@@ -171,7 +253,7 @@ impl Sweep<'_> {
         done: &mut [bool],
         mapped: &mut Mapped,
     ) -> Result<()> {
-        let Mapped { swept, covered, made, status } = mapped;
+        let Mapped { swept, covered, made, status, .. } = mapped;
         write_all(writer, planned.writers, self.device, |give| {
             let run = |block: Block<'_>, place: &Place| operation.run(block, place, self.device);
             self.each_box(planned, done.to_vec(), (swept, status), run, |place, values| {

@@ -65,6 +65,9 @@ pub struct Swept {
 /// output and the memory of the operation. Boxes are processed in strips that fit memory, so the memory does not grow with the array.
 /// Chunks that several strips need are decoded for each strip, and strips are as wide as memory allows.
 ///
+/// The members of a [group](Device::group) take parts of the array in turn for maps, each with a share of the host's memory; chunks between two
+/// parts are decoded for both. Tensors that an operation holds have to be on the device of `x`. Folds are on the first member.
+///
 /// ```
 /// use std::sync::Arc;
 /// use teatime::{
@@ -97,7 +100,7 @@ pub struct Swept {
 /// assert_eq!(Sweep::new(&x, &device, &run).map_to_host(&Difference)?, [1.0, 3.0, 5.0, 7.0, 9.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sweep<'a> {
     op: &'static str,
     array: Arc<dyn ChunkedArray>,

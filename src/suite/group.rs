@@ -1,0 +1,287 @@
+//! Tests of groups: members share the work, results keep their bits, and the fault of one ends the call with its error.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use super::{
+    data::values,
+    device_tests,
+    filter_stored::{CHUNK, SHAPE, TILE, read, stored, within},
+};
+use crate::{
+    Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, StoredType, Tensor, assert_err,
+    distance::{Metric, Options, condensed, pairwise, write_condensed, write_pairwise},
+    filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
+    linalg::{LinearMap, Matrix, Pass, SvdOptions, randomized_svd},
+    openings::{assert_refused, least, told},
+    packed::PackedMatrix,
+    store::{ArraySpec, ArrayWriter, Folder, NpyWriter},
+    stream::{BoxOperation, Place, Sweep},
+};
+
+device_tests! { ; swept, filtered, distances, packed, refused, faults }
+
+/// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
+fn group(device: &Device, count: usize) -> Device {
+    let name = &device.info().name;
+    let another = |i| Device::open_with(name, &DeviceOptions::default().threads(i)).unwrap();
+    let others = (1..count).map(another);
+    let members: Vec<Device> = [device.clone()].into_iter().chain(others).collect();
+    Device::group(&members).unwrap()
+}
+
+/// Adds to each element its predecessor along the first axis, and notes the threads that computed.
+#[derive(Default)]
+struct Pairs {
+    threads: Mutex<Vec<std::thread::ThreadId>>,
+    boxes: AtomicU32,
+    fails_at: Option<u32>,
+}
+
+impl BoxOperation for Pairs {
+    type Input = f32;
+    type Output = f32;
+
+    fn halo(&self, axis: usize) -> [u64; 2] {
+        [u64::from(axis == 0), 0]
+    }
+
+    fn run(&self, x: &Tensor<f32>, place: &Place, out: &mut Tensor<f32>) -> Result<()> {
+        self.threads.lock().unwrap().push(std::thread::current().id());
+        if Some(self.boxes.fetch_add(1, Relaxed)) == self.fails_at {
+            return Err(Error::argument("own", "x", "no"));
+        }
+        assert!(x.device().is_same(out.device()));
+        let (values, row) = (x.read()?, place.shape[1..].iter().product::<u64>() as usize);
+        let first = place.before[0] as usize * row;
+        let pair = |i: usize| values[i] + if i >= row { values[i - row] } else { 0.0 };
+        out.write(&(first..values.len()).map(pair).collect::<Vec<_>>())
+    }
+}
+
+fn swept(device: &Device) {
+    let array = stored(&values::<i16>(3, SHAPE.iter().product()), &SHAPE, &CHUNK);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    let map = |device: &Device, run: &Run| {
+        let spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE).job("pairs".to_owned());
+        let writer = ArrayWriter::resume(Arc::new(Folder::new(&path)), "blurred", spec)?;
+        let operation = Pairs::default();
+        let swept = Sweep::new(&array, device, run).map(&operation, writer)?;
+        let mut threads = operation.threads.into_inner().unwrap();
+        threads.sort_by_key(|id| format!("{id:?}"));
+        threads.dedup();
+        Ok::<_, Error>((swept, threads.len()))
+    };
+    let whole = map(device, &Run::default()).unwrap().0;
+    let expected = read::<f32>(&path);
+    for count in [1, 2, 3, 5] {
+        let group = group(device, count);
+        let anew = || std::fs::remove_dir_all(&path).unwrap();
+        anew();
+        let (run, statuses) = told(|_| false);
+        let (swept, threads) = map(&group, &run).unwrap();
+        assert_eq!(read::<f32>(&path), expected, "{count}");
+        assert!(threads <= count && swept.found == 0 && swept.boxes >= whole.boxes, "{threads} {swept:?}");
+        let statuses = statuses.lock().unwrap();
+        let total = SHAPE.iter().product::<u64>();
+        assert!(statuses.iter().all(|status| status.total == total && status.rows <= total));
+        assert_eq!(statuses.last().unwrap().rows, total);
+        // Everything is found again, and the least memory that is named is enough.
+        let (found, _) = map(&group, &Run::default()).unwrap();
+        assert_eq!((found.boxes, found.found), (0, swept.boxes), "{count}");
+        let (bytes, _) = least(|run| {
+            anew();
+            map(&group, run)
+        });
+        assert_eq!(read::<f32>(&path), expected, "{count} within {bytes}");
+        let ranges = [1..5, 9..20, 5..47];
+        let part = |device| {
+            let run = Run::default();
+            Sweep::new(&array, device, &run).within(&ranges).unwrap().map_to_host(&Pairs::default()).unwrap()
+        };
+        assert_eq!(part(&group), part(device));
+    }
+    // Each member takes some areas if there are enough of them.
+    let gate = std::sync::Barrier::new(2);
+    let both = group(device, 2).each_member(&Run::default(), 0, |i, _, _| {
+        gate.wait();
+        Ok(i)
+    });
+    assert_eq!(both.unwrap(), [0, 1]);
+}
+
+fn filtered(device: &Device) {
+    let array = stored(&values::<i16>(7, SHAPE.iter().product()), &SHAPE, &CHUNK);
+    let folder = tempfile::tempdir().unwrap();
+    let run = Run::default();
+    let written = |name: &str, device: &Device| {
+        let path = folder.path().join(name);
+        let begin = |job: &str| {
+            let spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE).job(job.to_owned());
+            ArrayWriter::create(Arc::new(Folder::new(&path)), "blurred", spec)
+        };
+        if name.starts_with("blurred") {
+            write_gaussian(&array, [1.0, 2.0, 0.5], &GaussianOptions::default(), device, &run, begin)
+                .unwrap();
+        } else {
+            // The energies of all images decide when the iterations end.
+            let options = TvOptions::default().axes([1, 2]).weight(100.0).narrow(true);
+            write_denoised_tv(&array, &options, device, &run, begin).unwrap();
+        }
+        read::<f32>(&path)
+    };
+    let group = group(device, 3);
+    for what in ["blurred", "denoised"] {
+        assert!(written(&format!("{what} 3"), &group) == written(what, device), "{what}");
+    }
+}
+
+fn distances(device: &Device) {
+    let folder = tempfile::tempdir().unwrap();
+    let (x, y) = (values::<f32>(1, 70 * 9), values::<f32>(2, 50 * 9));
+    let (options, run) = (Options::default(), Run::default());
+    for count in [2, 3, 5] {
+        let group = group(device, count);
+        let [a, b] = [(&x, 70), (&y, 50)].map(|(x, rows)| Tensor::from_slice(&group, x, &[rows, 9]).unwrap());
+        for (name, other, columns) in [("square", None, 70), ("two", Some(&b), 50)] {
+            let expected = pairwise(&a, other, Metric::Euclidean, &options, &run).unwrap();
+            let spec = ArraySpec::new(StoredType::F64, &[70, columns], &[16, 16]).job(name.to_owned());
+            let writer = || {
+                let storage = Arc::new(Folder::new(folder.path().join(format!("{name}{count}"))));
+                ArrayWriter::resume(storage, "blurred", spec.clone()).unwrap()
+            };
+            let (run, statuses) = told(|_| false);
+            write_pairwise(&a, other, Metric::Euclidean, &options, &run, (writer(), None)).unwrap();
+            let found = read::<f64>(&folder.path().join(format!("{name}{count}")));
+            assert!(found == expected.data(), "{name} {count}");
+            assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= 70 && status.total == 70));
+            write_pairwise(&a, other, Metric::Euclidean, &options, &run, (writer(), None)).unwrap();
+        }
+        let pairs = condensed(&a, Metric::CityBlock, &options, &run).unwrap();
+        let path = folder.path().join(format!("condensed{count}"));
+        let spec = ArraySpec::new(StoredType::F64, &[70 * 69 / 2], &[100]);
+        let writer = ArrayWriter::create(Arc::new(Folder::new(&path)), "blurred", spec).unwrap();
+        write_condensed(&a, Metric::CityBlock, &options, &run, writer).unwrap();
+        assert!(read::<f64>(&path) == pairs, "{count}");
+    }
+}
+
+fn packed(device: &Device) {
+    let run = Run::default();
+    let x = Matrix::from_vec(values::<f32>(5, 65 * 3).into_iter().map(f64::from).collect(), 65, 3).unwrap();
+    for rows in [0, 1, 2, 300] {
+        let of = |device: &Device| PackedMatrix::random(device, rows, 65, 3, &run).unwrap();
+        let product = |a: &PackedMatrix| {
+            let (run, statuses) = told(|_| false);
+            let pass = Pass::new(&run, crate::Status::new(0, 1, rows));
+            let normal = a.apply_normal(&x, &pass).unwrap();
+            assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= rows));
+            let mut applied = Vec::new();
+            a.apply(&x, &pass, &mut |first, part| {
+                assert_eq!(first as usize * 3, applied.len());
+                applied.extend_from_slice(part.data());
+                Ok(())
+            })
+            .unwrap();
+            let mut panels = Vec::new();
+            a.each(&pass, &mut |panel| {
+                panels.push(panel.rows.clone());
+                // The panel is where the first device's operations take it.
+                panel.packed().map(|rows| assert!(device.has("test", "panel", rows.device()).is_ok()))
+            })
+            .unwrap();
+            assert_eq!(panels.iter().map(|rows| rows.end - rows.start).sum::<u64>(), rows);
+            (normal, applied)
+        };
+        let (one, expected) = (of(device), product(&of(device)));
+        for count in [2, 3, 5] {
+            let shared = of(&group(device, count));
+            assert_eq!((shared.shape(), shared.words()), (one.shape(), one.words()), "{count}");
+            assert!(product(&shared) == expected, "{rows} rows on {count}");
+            let on_host = shared.to_host(7).unwrap();
+            assert!(
+                on_host.is_on_host() && product(&on_host) == expected,
+                "{rows} rows of {count} on the host"
+            );
+        }
+    }
+    let svd = |device: &Device| {
+        let a = PackedMatrix::random(device, 500, 40, 1, &run).unwrap();
+        let svd = randomized_svd(&a, 3, &SvdOptions::default(), &run).unwrap();
+        (svd.s.clone(), svd.v.data().to_vec())
+    };
+    assert!(svd(&group(device, 3)) == svd(device));
+}
+
+fn refused(device: &Device) {
+    assert_refused(Device::group(&[]), &["`devices`", "none given"]);
+    assert_refused(Device::open("cpu,none:3"), &["none:3"]);
+    assert_err!(Device::open("nothing:*"), Error::NoDevice { .. });
+    assert_eq!(Device::open("cpu, cpu,cpu").unwrap().members().len(), 3);
+    let (run, array) = (Run::default(), stored(&[1.0f32; 12], &[12], &[3]));
+    if device.shares_host_memory() {
+        return;
+    }
+    let name = device.info().name.clone();
+    assert_refused(Device::group(&[device.clone(), device.clone()]), &[&name, "is named twice"]);
+    let mixed = Device::group(&[device.clone(), Device::cpu()]).unwrap();
+    let swept = Sweep::new(&array, &mixed, &run).map_to_host(&Pairs::default());
+    assert_refused(swept, &["`device`", "round differently"]);
+    // Whole numbers are the same on all devices.
+    let of = |device: &Device| PackedMatrix::random(device, 30, 17, 3, &run).unwrap();
+    assert_eq!(of(&mixed).words(), of(device).words());
+    let mut shared = of(&mixed);
+    let rows = Tensor::from_slice(device, &[0u8; 17], &[1, 17]).unwrap();
+    assert_refused(shared.push(&rows), &["`self`", "on 2 devices"]);
+    assert_err!(PackedMatrix::join(&mixed, vec![]), Error::Argument { name: "matrices", .. });
+    let others = vec![of(device), PackedMatrix::new(device, 3).unwrap()];
+    assert_refused(PackedMatrix::join(&mixed, others), &["of 17 and of 3 columns"]);
+}
+
+fn faults(device: &Device) {
+    let group = group(device, 3);
+    let array = stored(&values::<i16>(3, SHAPE.iter().product()), &SHAPE, &CHUNK);
+    let folder = tempfile::tempdir().unwrap();
+    for fails_at in [0, 1, 4] {
+        let writer = NpyWriter::create(folder.path().join("x.npy"), StoredType::F32, &SHAPE).unwrap();
+        let operation = Pairs { fails_at: Some(fails_at), ..Pairs::default() };
+        let run = within(1 << 20);
+        assert_err!(
+            Sweep::new(&array, &group, &run).map(&operation, writer),
+            Error::Argument { op: "own", .. }
+        );
+    }
+    // If one fails, the others are told to stop, and its error is the call's.
+    let run = Run::default();
+    let failed = group.each_member(&run, 0, |i, _, run| {
+        if i == 1 {
+            return Err(Error::argument("own", "x", "no"));
+        }
+        while !run.cancel.is_cancelled() {
+            std::thread::yield_now();
+        }
+        run.cancel.check()
+    });
+    assert_err!(failed, Error::Argument { op: "own", .. });
+    assert!(!run.cancel.is_cancelled() && group.check().is_ok());
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        group.each_member(&Run::default(), 0, |i, _, _| -> Result<()> {
+            if i == 2 { panic!("on purpose") } else { Ok(()) }
+        })
+    }));
+    assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"on purpose"));
+    // The memory of a budget error is that of all members.
+    let run = Run::default().memory(Budget::default().host(300));
+    let fit = |host| group.each_member(&run, 0, |_, device, run| run.memory.fit(device, Needs::host(host)));
+    fit(100).unwrap();
+    let error = fit(101).unwrap_err();
+    let Error::Budget { memory: MemoryKind::Host, budget: 300, minimum: 303, given: true, .. } = error else {
+        panic!("{error}")
+    };
+    let run = Run::default();
+    run.cancel.cancel();
+    assert_err!(group.each_member(&run, 0, |_, _, run| run.cancel.check()), Error::Cancelled);
+}
