@@ -74,7 +74,7 @@ pub use self::{
     matrix::PackedMatrix,
     panel::{Entries, Panel, RowFactors},
     panel_map::{PanelMap, PanelPass, PanelSink},
-    product::PackedProduct,
+    product::{PackedProduct, ProductSums},
     recode::{PendingCounts, recode},
     uniform::packed_uniform,
     weighted::{Weight, WeightedSums, weight_unit},

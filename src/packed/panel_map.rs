@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    PackedProduct, PackedRows,
+    PackedProduct, PackedRows, ProductSums,
     apply::pieces,
     panel::{Panel, RowFactors},
 };
@@ -101,15 +101,14 @@ impl LinearMap for PanelMap<'_> {
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         if self.packed {
-            let products = self.each_device(pass, |device, pass, each| {
+            let sums = self.each_device(pass, |device, pass, each| {
                 let mut product = PackedProduct::new(device, x, self.centred, Some(self.bounds))?;
                 each(pass, &mut |panel| product.add(panel.packed()?, &self.uploaded(panel, device)?))?;
-                Ok(product)
+                product.sums()
             })?;
-            let mut products = products.into_iter();
-            let mut product = products.next().expect("a matrix should be on a device");
-            products.try_for_each(|other| product.merge(other))?;
-            return product.finish();
+            let mut sums = sums.into_iter();
+            let first = sums.next().expect("a matrix should be on a device");
+            return sums.try_fold(first, ProductSums::merge)?.finish();
         }
         let [each] = self.each else {
             return Err(Error::argument("PanelMap", "each", "panels that are not packed have one pass"));

@@ -79,8 +79,18 @@ pub struct PackedProduct {
     centred: bool,
     /// True if the product is `Aᵀ (A X)`.
     twice: bool,
-    /// The sums (entries, columns) of products on other devices; empty without these.
-    others: Vec<i64>,
+}
+
+/// The sums of a product `Aᵀ (A X)` over some rows of A, which merge with those over other rows, such as another device's.
+#[derive(Debug)]
+pub struct ProductSums {
+    device: Device,
+    entries: usize,
+    /// (entries, columns).
+    values: Vec<i64>,
+    /// For each column, the unit of its weights in units of X, and the unit of X.
+    units: Vec<[f64; 2]>,
+    centred: bool,
 }
 
 impl PackedProduct {
@@ -121,8 +131,7 @@ impl PackedProduct {
             let factors = operand.factors(adjoint.as_ref().map(|(units, _)| &units[..]))?;
             groups.push(Group { first, x: operand, factors, adjoint });
         }
-        let (device, twice, others) = (device.clone(), bounds.is_some(), Vec::new());
-        Ok(Self { device, groups, entries, columns, centred, twice, others })
+        Ok(Self { device: device.clone(), groups, entries, columns, centred, twice: bounds.is_some() })
     }
 
     /// Returns the programs that `Aᵀ (A X)` launches for an X (entries, columns) if no code is missing, and that of
@@ -170,42 +179,6 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// Adds the sums of a product of other rows with the same X, bounds and rule for means, which another device has. Waits for that device.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a product of another X or with other bounds, and without bounds; any error that the device reports.
-    pub fn merge(&mut self, other: Self) -> Result<()> {
-        let op = "PackedProduct::merge";
-        self.check_twice(op, true)?;
-        let is_alike = (self.entries, self.columns, self.centred, self.units())
-            == (other.entries, other.columns, other.centred, other.units());
-        if !is_alike || !other.twice {
-            return Err(Error::argument(op, "other", "of another X, or with other bounds"));
-        }
-        if self.others.is_empty() {
-            self.others = vec![0; to_usize(self.entries) * self.columns];
-        }
-        self.others.iter_mut().zip(&other.others).for_each(|(sum, other)| *sum += other);
-        for Group { first, adjoint, .. } in &other.groups {
-            let Some((units, sums)) = adjoint else { continue };
-            let (sums, width) = (sums.read()?, units.len());
-            let rows = self.others.chunks_exact_mut(self.columns.max(1)).zip(sums.chunks_exact(width));
-            rows.for_each(|(row, sums)| {
-                row[*first..].iter_mut().zip(sums).for_each(|(sum, other)| *sum += other);
-            });
-        }
-        Ok(())
-    }
-
-    /// Returns the unit of the weights of each column, in units of X.
-    fn units(&self) -> Vec<f64> {
-        let of_group = |Group { x, adjoint, .. }: &Group| {
-            let units = adjoint.iter().flat_map(|(units, _)| units);
-            units.zip(&x.units).map(|(weight, unit)| weight * unit).collect::<Vec<_>>()
-        };
-        self.groups.iter().flat_map(of_group).collect()
-    }
-
     /// Makes the weights of some rows, and drops them. This is the first half of [`add`](Self::add), for benchmarks of this workspace.
     /// Enqueues; does not wait.
     ///
@@ -235,30 +208,33 @@ impl PackedProduct {
     /// # Errors
     /// [`Error::Argument`] for a product without bounds; any error that the device reports.
     pub fn finish(self) -> Result<Matrix> {
-        self.check_twice("PackedProduct::finish", true)?;
-        let mut total = Matrix::zeros(to_usize(self.entries), self.columns);
-        for Group { first, x, adjoint, .. } in &self.groups {
+        self.sums()?.finish()
+    }
+
+    /// Waits, and returns the sums of all added rows, which take 8 bytes an element.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn sums(self) -> Result<ProductSums> {
+        self.check_twice("PackedProduct::sums", true)?;
+        let Self { device, groups, entries, columns, centred, .. } = self;
+        let (mut values, mut units) = (Vec::new(), Vec::new());
+        let (entries, count) = (to_usize(entries), groups.len());
+        for Group { first, x, adjoint, .. } in groups {
             let Some((weight_units, sums)) = adjoint else { continue };
-            let (mut sums, width) = (sums.read()?, weight_units.len());
-            let others = self.others.chunks_exact(self.columns.max(1));
-            sums.chunks_exact_mut(width).zip(others).for_each(|(sums, others)| {
-                sums.iter_mut().zip(&others[*first..]).for_each(|(sum, other)| *sum += other);
-            });
-            self.device.pool()?.install(|| {
-                // A row of the centred matrix adds up to 0, so the mean is to be subtracted from each entry.
-                let means = self.centred.then(|| means(&sums, width));
-                let rows = total.data_mut().par_chunks_exact_mut(self.columns.max(1));
-                rows.zip(sums.par_chunks_exact(width)).with_min_len(LEAST_ROWS).for_each(|(row, sums)| {
-                    let units = weight_units.iter().zip(&x.units);
-                    let values = row[*first..].iter_mut().zip(sums).zip(units);
-                    for (c, ((value, &sum), (weight_unit, unit))) in values.enumerate() {
-                        let sum = means.as_ref().map_or(sum as f64, |means| means[c].taken_from(sum));
-                        *value = sum * weight_unit * unit;
-                    }
-                });
-            });
+            let width = weight_units.len();
+            units.extend(weight_units.into_iter().zip(x.units).map(|(weight, unit)| [weight, unit]));
+            if count == 1 {
+                values = sums.read()?;
+                continue;
+            }
+            values.resize(entries * columns, 0);
+            let rows = values.chunks_exact_mut(columns);
+            let sums = sums.read()?;
+            rows.zip(sums.chunks_exact(width))
+                .for_each(|(row, sums)| row[first..first + width].copy_from_slice(sums));
         }
-        Ok(total)
+        Ok(ProductSums { device, entries, values, units, centred })
     }
 
     /// Calls `sink` with `A X` part by part, in order: with the indices of the part's rows in their panel, and with the product (rows,
@@ -308,6 +284,46 @@ impl PackedProduct {
             });
         }
         Ok(product)
+    }
+}
+
+impl ProductSums {
+    /// Adds the sums over other rows of A, exactly: in any order, the result has the same bits.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for sums with another X, or with other bounds or another rule for means.
+    pub fn merge(mut self, other: Self) -> Result<Self> {
+        let [one, two] = [&self, &other].map(|sums| (sums.values.len(), &sums.units, sums.centred));
+        if one != two {
+            return Err(Error::argument("ProductSums::merge", "other", "of another X, or with other bounds"));
+        }
+        self.device.pool()?.install(|| {
+            let sums = self.values.par_iter_mut().with_min_len(LEAST_ROWS).zip(&other.values);
+            sums.for_each(|(sum, other)| *sum += other);
+        });
+        Ok(self)
+    }
+
+    /// Returns `Aᵀ (A X)`, as [`PackedProduct::finish`] does.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if the system cannot start threads.
+    pub fn finish(self) -> Result<Matrix> {
+        let Self { device, entries, values: sums, units, centred } = self;
+        let mut total = Matrix::zeros(entries, units.len());
+        let columns = units.len().max(1);
+        device.pool()?.install(|| {
+            // A row of the centred matrix adds up to 0, so the mean is to be subtracted from each entry.
+            let means = centred.then(|| means(&sums, columns));
+            let rows = total.data_mut().par_chunks_exact_mut(columns).zip(sums.par_chunks_exact(columns));
+            rows.with_min_len(LEAST_ROWS).for_each(|(row, sums)| {
+                for (c, ((value, &sum), [weight, unit])) in row.iter_mut().zip(sums).zip(&units).enumerate() {
+                    let sum = means.as_ref().map_or(sum as f64, |means| means[c].taken_from(sum));
+                    *value = sum * weight * unit;
+                }
+            });
+        });
+        Ok(total)
     }
 }
 
