@@ -94,6 +94,7 @@ impl<'a> Session<'a> {
         if !self.wants(id) {
             return None;
         }
+        let started = Instant::now();
         let mut largest: Option<(Size, Tried)> = None;
         let mut last = None;
         for (i, next) in sizes.iter().enumerate() {
@@ -115,7 +116,7 @@ impl<'a> Session<'a> {
             }
         }
         let (size, mut tried) = largest?;
-        self.finish(id, &size, unit, &mut tried);
+        self.finish(id, &size, unit, &mut tried, started);
         last
     }
 
@@ -144,9 +145,10 @@ impl<'a> Session<'a> {
                 self.skipped(&id, &format!("it takes {} of the device", table::bytes(next_size.memory)));
                 continue;
             }
+            let started = Instant::now();
             match self.attempt(&next_size, |device| make(device, next)) {
                 Ok(mut tried) => {
-                    self.finish(&id, &next_size, unit, &mut tried);
+                    self.finish(&id, &next_size, unit, &mut tried, started);
                     // This frees its data before the next size is prepared.
                     tried.job = Box::new(|| Ok(()));
                     before = Some(tried);
@@ -176,13 +178,12 @@ impl<'a> Session<'a> {
         Ok(started.elapsed().as_secs_f64() / f64::from(repeats))
     }
 
-    /// Runs a job as often as time allows, and records the result.
-    fn finish(&mut self, id: &str, size: &Size, unit: Unit, tried: &mut Tried) {
+    /// Runs a job as often as time allows, counted from `started`, when its first data were made, and records the result.
+    fn finish(&mut self, id: &str, size: &Size, unit: Unit, tried: &mut Tried, started: Instant) {
         let Tried { job, seconds, .. } = tried;
         let enough = |&repeats: &u32| f64::from(repeats) * *seconds >= LEAST_SECONDS;
         let repeats = (1..REPEATS).find(enough).unwrap_or(REPEATS);
         let [most, least] = RUNS;
-        let started = Instant::now();
         let mut runs = Vec::new();
         while runs.len() < most {
             let spent = started.elapsed().as_secs_f64();
@@ -325,6 +326,21 @@ mod tests {
         assert_eq!(ids, [("sleep", "2"), ("sleep 1", "1")]);
         assert_eq!(report.skipped.len(), 1, "{:?}", report.skipped);
         assert!(report.entries[0].runs >= 3 && report.entries[0].min <= report.entries[0].median);
+    }
+
+    /// Without it, a piece of a flight takes longer than its time on a slow device.
+    #[test]
+    fn making_data_is_part_of_the_time() {
+        let device = Device::cpu();
+        let mut report = DeviceReport::new(&device);
+        let mut session = Session::new(&device, &mut report, "", 0.01 * ENTRIES);
+        let slow = |device: &Device, n: &u64| {
+            sleep(Duration::from_millis(50));
+            sleeper(device, n)
+        };
+        session.largest("one", Unit::Flops, &[1], sizes, slow);
+        session.each(Unit::Flops, &[1], |n| format!("sleep {n}"), sizes, slow);
+        assert!(report.entries.iter().all(|entry| entry.runs == 1), "{:?}", report.entries);
     }
 
     #[test]

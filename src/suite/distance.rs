@@ -19,7 +19,7 @@ use crate::{
 device_tests! {
     sizes_around_the_tiles, scipys, empty, refused;
     every_metric, far_and_near, angles, every_type, integers_beyond_f32, missing_elements, observations_in_columns, whole_numbers_are_exact, close_observations_stay_apart,
-    what_has_no_distance, several_blocks, long_sums,
+    what_has_no_distance, several_blocks, long_sums, equal_in_what_both_have,
 }
 
 /// The features of each observation.
@@ -323,6 +323,8 @@ fn missing_elements_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
     // One observation has only NaN, and one has only negative elements.
     x[..70].fill(f32::NAN);
     x[70..140].fill(-2.0);
+    // A zero is not missing, whatever its sign.
+    x.iter_mut().filter(|x| **x == 0.0).step_by(2).for_each(|x| *x = -0.0);
     let x: Vec<T> = x.into_iter().map(of).collect();
     for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
         // The host rescales the same sums, so one case is enough.
@@ -340,6 +342,19 @@ fn missing_elements_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
     for metric in [Metric::Euclidean, Metric::Correlation] {
         check(device, metric, &calls, None, [m, m, k], &options);
     }
+}
+
+/// Observations whose elements are equal in the features that both have vary by rounding errors alone, so there is no correlation.
+fn equal_in_what_both_have(device: &Device) {
+    let x: Vec<f32> = (1..=24).flat_map(|i| [0.1 * i as f32, 0.1 * i as f32, 0.1 * i as f32, 5.7]).collect();
+    let tx = Tensor::from_slice(device, &x, &[24, 4]).unwrap();
+    let ty = Tensor::from_slice(device, &[1.0f32, 2.0, 4.0, f32::NAN], &[1, 4]).unwrap();
+    let options = Options { missing: Missing::Ignore, ..Options::default() };
+    let run = Run::default();
+    let distances = pairwise(&tx, Some(&ty), Metric::Correlation, &options, &run).unwrap();
+    let found: Vec<f64> = (0..24).map(|i| distances.row(i)[0]).collect();
+    assert!(found.iter().all(|distance| distance.is_nan()), "{found:?}");
+    compare(&tx, Some(&ty), Metric::Correlation, &options, &run, &distances);
 }
 
 fn observations_in_columns(device: &Device) {

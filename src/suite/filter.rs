@@ -8,12 +8,14 @@ use super::{
 };
 use crate::{
     DType, Device, Element, Error, Tensor,
-    filter::{GaussianOptions, Mode, PerAxis, gaussian, gaussian_into},
+    filter::{
+        GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions, gaussian, gaussian_into, separable,
+    },
 };
 
 device_tests! {
     every_type, modes_and_orders, sizes_around_the_tiles, empty, wrong_arguments;
-    axes_in_any_place, weights_longer_than_the_axis, weights_far_longer_than_the_axis,
+    axes_in_any_place, weights_longer_than_the_axis, weights_far_longer_than_the_axis, weights_that_are_not_folded,
 }
 
 pub(super) const MODES: [Mode; 5] =
@@ -225,6 +227,25 @@ fn weights_longer_than_the_axis(device: &Device) {
                 check::<f64, _>(device, 70, case);
                 check::<f32, _>(device, 71, case);
             }
+        }
+    }
+}
+
+/// With scipy's rounding, taps reach beyond an axis several times, to coordinates that are whole periods away. Sums are of whole numbers.
+fn weights_that_are_not_folded(device: &Device) {
+    let taps: Vec<f64> = (1..=23).map(f64::from).collect();
+    for mode in MODES.map(|mode| if let Mode::Constant(_) = mode { Mode::Constant(2.0) } else { mode }) {
+        let options = SeparableOptions::default().mode(mode).rounding(Rounding::Scipy);
+        let options = options.narrow(!device.limits().f64);
+        for (n, axis) in (1..=4).flat_map(|n| [(n, 0), (n, 1)]) {
+            let shape = if axis == 0 { [n, 5] } else { [5, n] };
+            let x: Vec<i16> = (0..5 * n).map(|i| (i * i % 7) as i16).collect();
+            let tensor = Tensor::from_slice(device, &x, &shape).unwrap();
+            let out: Tensor<i16> =
+                separable(&tensor, [taps.clone()], &options.clone().axes(vec![axis])).unwrap();
+            let x: Vec<Reference> = x.iter().map(|&x| f64::from(x).into()).collect();
+            let expected = correlate(&x, &shape, axis, &taps, mode).into_iter().map(|sum| sum.value);
+            assert!(out.read().unwrap().into_iter().map(f64::from).eq(expected), "{mode:?}, {n}, {axis}");
         }
     }
 }

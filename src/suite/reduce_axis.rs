@@ -17,7 +17,7 @@ use crate::{
 device_tests! {
     every_type, lengths_around_the_blocks, nan_and_infinity, first_of_equal_ones, far_from_zero, tiny_and_huge, constants,
     rows_within_a_word, parts_change_no_bit, more_columns_than_fit, pairs, nothing, refused;
-    three_stages, past_the_largest_grid,
+    three_stages, past_the_largest_grid, more_terms_than_f32_counts,
 }
 
 /// The results of every operation on one line.
@@ -223,6 +223,13 @@ fn constants(device: &Device) {
         let x = Tensor::from_slice(device, &vec![255u8; 3 * n as usize], &[n, 3]).unwrap();
         assert_eq!(sum(&x, 0).unwrap().read().unwrap(), [255.0 * n as f32; 3], "{n}");
     }
+}
+
+/// The nearest f32 of the number of terms is one more than that number.
+fn more_terms_than_f32_counts(device: &Device) {
+    let n = (1u64 << 24) + 3;
+    let x = Tensor::from_slice(device, &vec![1u8; n as usize], &[n]).unwrap();
+    assert_eq!(mean(&x, 0).unwrap().read().unwrap(), [1.0]);
 }
 
 fn rows_within_a_word(device: &Device) {

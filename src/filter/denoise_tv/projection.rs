@@ -346,3 +346,28 @@ fn launch(device: &Device, result: bool, groups: u64, params: &Params, args: [Ar
     let wide = args[0].dtype == DType::F64;
     device.launch(&DENOISE_TV, &spec(result, wide), grid, &args, params)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device_tests;
+
+    device_tests! { energy_of_a_part }
+
+    /// In the first step, the energy of an element is the difference to the next one, which is a whole number here. The part is as wide as a
+    /// group, and has elements on both sides.
+    fn energy_of_a_part(device: &Device) {
+        let f: Vec<f32> = (0..700u32).map(|i| (i * i % 97) as f32).collect();
+        let x = Tensor::from_slice(device, &f, &[700]).unwrap();
+        for first in [0, 1, 130, 256, 300, 443, 444] {
+            let core = Core { start: [0, 0, first], extents: [1, 1, WG.into()] };
+            let frame = Frame::new(&[0], &[700]);
+            let mut projection = Projection::new(&x, (frame, 1), core, [1.0; 2]).unwrap();
+            projection.begin(0).unwrap();
+            let energy = projection.measure(1).unwrap()[0].value();
+            let part = f.windows(2).skip(to_usize(first)).take(WG as usize);
+            let expected: f32 = part.map(|pair| (pair[1] - pair[0]).abs()).sum();
+            assert!((energy - f64::from(expected)).abs() < 0.5, "{first}: {energy}, not {expected}");
+        }
+    }
+}
