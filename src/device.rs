@@ -43,7 +43,7 @@ pub struct Device {
     /// The devices that were tried before this one and could not be used, with reasons.
     skipped: Arc<[(String, String)]>,
     /// The further devices of the group.
-    others: Arc<[Self]>,
+    others: Arc<[Arc<Inner>]>,
 }
 
 /// Open devices that were opened by name, with their options.
@@ -110,7 +110,7 @@ impl Device {
     /// `wgpu:software` (lavapipe or WARP), or `wgpu:` and a part of the hardware's name or its [identity](DeviceInfo::identity), as in
     /// `wgpu:0000:65:00.0`. If the device is open already, returns [the same](Self::is_same) device.
     ///
-    /// Names with commas between them, and `cuda:*` or `wgpu:*` for all cards of a backend, open a [group](Self::group).
+    /// Several such names with commas between them, and `cuda:*` or `wgpu:*` for all cards of a backend, open a [group](Self::group).
     ///
     /// # Errors
     /// [`Error::NoDevice`] with the existing names of all backends; those of [`group`](Self::group).
@@ -124,8 +124,8 @@ impl Device {
     /// As [`open`](Self::open); [`Error::Argument`] for zero threads or limits below those of any device.
     pub fn open_with(name: &str, options: &DeviceOptions) -> Result<Self> {
         options.check()?;
-        if name.contains(',') || name.ends_with(":*") {
-            return Self::open_group(name, options);
+        if let Some(names) = group::names(name) {
+            return Self::open_group(name, &names, options);
         }
         let opened = match name.split_once(':').map_or(name, |(backend, _)| backend) {
             "cpu" if name == "cpu" => {
@@ -169,14 +169,8 @@ impl Device {
     pub fn all() -> Vec<ListedDevice> {
         let cpu = Self::open("cpu").map(|device| device.info().clone());
         let mut list = vec![("cpu".to_owned(), cpu.map_err(|error| error.to_string()))];
-        #[cfg(feature = "cuda")]
-        list.extend(crate::driver::cuda::list(KERNELS[0]));
-        #[cfg(not(feature = "cuda"))]
-        list.push(("cuda".into(), Err("this build has no CUDA driver (cargo feature `cuda`)".into())));
-        #[cfg(feature = "wgpu")]
-        list.extend(crate::driver::wgpu::list());
-        #[cfg(not(feature = "wgpu"))]
-        list.push(("wgpu".into(), Err("this build has no wgpu driver (cargo feature `wgpu`)".into())));
+        list.extend(listed("cuda"));
+        list.extend(listed("wgpu"));
         let mut devices: Vec<ListedDevice> = Vec::new();
         for (name, info) in list {
             let same = info.as_ref().ok().and_then(|info: &DeviceInfo| {
@@ -380,11 +374,6 @@ impl Device {
         Ok(self.inner.pool.get_or_init(|| pool))
     }
 
-    /// Sets the threads that decode, unless the device has threads already.
-    fn share_pool(&self, pool: &Arc<ThreadPool>) {
-        self.inner.pool.get_or_init(|| Arc::clone(pool));
-    }
-
     /// Returns a cpu device with the threads, the cancellation flag and the timeline of this handle; for a cpu device, the device itself.
     ///
     /// # Errors
@@ -456,6 +445,20 @@ impl ListedDevice {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({}: {})", self.info().name, self.info().description)
+    }
+}
+
+/// Returns the devices of a backend, or the reason why there are none.
+fn listed(backend: &str) -> Vec<(String, Result<DeviceInfo, String>)> {
+    match backend {
+        #[cfg(feature = "cuda")]
+        "cuda" => crate::driver::cuda::list(KERNELS[0]),
+        #[cfg(feature = "wgpu")]
+        "wgpu" => crate::driver::wgpu::list(),
+        _ => vec![(
+            backend.into(),
+            Err(format!("this build has no {backend} driver (cargo feature `{backend}`)")),
+        )],
     }
 }
 

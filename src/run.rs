@@ -65,6 +65,8 @@ pub struct Budget {
     pub host: Option<u64>,
     /// Memory of the device. Default: three quarters of the memory that the device reports. The cpu device uses `host` instead.
     pub device: Option<u64>,
+    /// The number of members of a group that share the host's memory, of which the defaults are a part; 0 counts as 1.
+    pub(crate) members: u64,
     /// The bytes of the budget that are held already.
     pub(crate) held: Needs,
     /// For host and device, true if the budget is a default.
@@ -88,7 +90,7 @@ impl Budget {
 
     /// Returns the host budget, or its default.
     pub fn host_bytes(&self) -> u64 {
-        self.host.unwrap_or_else(|| available_memory() / 2)
+        self.host.unwrap_or_else(|| available_memory() / 2 / self.members.max(1))
     }
 
     /// Returns the device budget, or its default; 2 GiB if the device does not report its memory.
@@ -137,9 +139,9 @@ impl Budget {
 
     /// Returns the part of each of `count` members of a group: host memory is divided, device memory is each member's.
     pub(crate) fn shared_by(&self, count: u64) -> Self {
-        let assumed = [self.assumed[0] || self.host.is_none(), self.assumed[1]];
         let held = Needs { host: self.held.host / count, ..self.held };
-        Self { host: Some(self.host_bytes() / count), held, assumed, ..*self }
+        let members = self.members.max(1) * count;
+        Self { host: self.host.map(|bytes| bytes / count), held, members, ..*self }
     }
 
     /// Returns the bytes that are not [held](Self::fit); no device bytes if the device shares the host's memory.

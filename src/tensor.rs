@@ -15,7 +15,7 @@ use crate::{
     Backend, Device, Element, Error, Result,
     device::Buffer,
     driver::{Download, HostBytes, Memory, Slice, Staging},
-    extent::to_usize,
+    extent::{blocks, to_usize},
     fresh,
     kernel::Access,
     launch::Arg,
@@ -24,6 +24,9 @@ use crate::{
 
 /// The number of bytes copied to or from the host between two checks for cancellation, in some hundredths of a second.
 const PIECE: usize = if cfg!(test) { 64 << 10 } else { 256 << 20 };
+
+/// The number of bytes of a tensor that the host holds at once on the way to another device.
+const COPY: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 
 /// A row-major array of any rank, resident on one [`Device`].
 ///
@@ -61,7 +64,7 @@ impl<T: Element> Tensor<T> {
     pub fn from_slice(device: &Device, values: &[T], shape: &[u64]) -> Result<Self> {
         check_len("Tensor::from_slice", values.len(), shape)?;
         let tensor = Self::empty(device, shape)?;
-        tensor.upload_bytes(bytemuck::cast_slice(values))?;
+        tensor.upload_bytes(0, bytemuck::cast_slice(values))?;
         Ok(tensor)
     }
 
@@ -173,13 +176,13 @@ impl<T: Element> Tensor<T> {
         if self.device.cancel().is_some() { PIECE } else { usize::MAX }
     }
 
-    /// Copies whole words, then an incomplete last word with padding.
-    fn upload_bytes(&self, bytes: &[u8]) -> Result<()> {
+    /// Copies whole words to byte `start`, which begins a word, then an incomplete last word with padding.
+    fn upload_bytes(&self, start: u64, bytes: &[u8]) -> Result<()> {
         self.device.count_to_device(bytes.len() as u64);
         let _span = self.device.span(Stage::Upload, "").bytes(bytes.len() as u64);
         let (words, tail) = bytes.split_at(bytes.len() / 4 * 4);
         let write = |offset: usize, bytes: &[u8]| {
-            self.device.driver().write(self.slice(offset as u64, bytes.len() as u64), bytes)
+            self.device.driver().write(self.slice(start + offset as u64, bytes.len() as u64), bytes)
         };
         for (i, words) in words.chunks(self.piece()).enumerate() {
             self.device.check()?;
@@ -208,7 +211,7 @@ impl<T: Element> Tensor<T> {
     /// ```
     pub fn write(&mut self, values: &[T]) -> Result<()> {
         self.check_count("Tensor::write", values.len())?;
-        self.upload_bytes(bytemuck::cast_slice(values))
+        self.upload_bytes(0, bytemuck::cast_slice(values))
     }
 
     /// # Errors
@@ -235,7 +238,7 @@ impl<T: Element> Tensor<T> {
     /// [`Error::Limit`] and [`Error::OutOfMemory`] when that device has no room; as [`read`](Self::read).
     ///
     /// # Cost
-    /// To another device, it copies to the host, waits, and copies from the host.
+    /// To another device, it copies to the host, waits, and copies from the host, some tens of MiB at a time.
     ///
     /// ```
     /// use teatime::{Device, Tensor};
@@ -247,7 +250,17 @@ impl<T: Element> Tensor<T> {
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         let copy = Self::empty(device, &self.shape)?;
         if !self.device.is_same(device) || !self.offset.is_multiple_of(4) {
-            copy.upload_bytes(&self.download()?.bytes()?)?;
+            let rows = self.shape.first().copied().unwrap_or(1);
+            let row = self.bytes() / rows.max(1);
+            // Four rows of any type end with a whole word.
+            let step = (COPY / row.max(1)).next_multiple_of(4).max(4);
+            if self.bytes() <= COPY || rows <= step {
+                copy.upload_bytes(0, &self.download()?.bytes()?)?;
+                return Ok(copy);
+            }
+            for rows in blocks(rows, step) {
+                copy.upload_bytes(rows.start * row, &self.rows(rows)?.download()?.bytes()?)?;
+            }
         } else if !self.is_empty() {
             device.count_between(self.bytes());
             let _span = device.launch_span("copy").bytes(self.bytes());
@@ -291,6 +304,11 @@ impl<T: Element> Tensor<T> {
         let is_empty = shape.contains(&0);
         let offset = if is_empty { 0 } else { self.offset + rows.start * row_bytes };
         Ok(TensorView::new(Self { offset, guard: 0, shape, ..self.view().part }))
+    }
+
+    /// Returns a view of the whole tensor for calls on another handle of its device, such as that of a member of a group.
+    pub(crate) fn seen_from(&self, device: &Device) -> TensorView<'_, T> {
+        TensorView::new(Self { device: device.clone(), ..self.view().part })
     }
 
     /// Returns a view of the whole tensor.

@@ -74,7 +74,7 @@ pub(crate) struct Resources {
     /// Also cuda, wgpu:vulkan (or metal, dx12, gl), wgpu:vulkan:N, wgpu:software, and wgpu: with a part of the description. By
     /// default the one that the environment variable `TEATIME_DEVICE` names, else a GPU through CUDA, else a discrete GPU, else cpu.
     ///
-    /// cuda:*, or names with commas, are several cards: pca, grm, project, blur, denoise and square pairwise share their work,
+    /// cuda:*, or names with commas, are several cards: pca, grm, project, blur, denoise and pairwise to .zarr share their work,
     /// with the same results; other commands take the first.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,

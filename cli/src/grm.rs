@@ -114,6 +114,7 @@ pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     report.stage("open");
     let wanted = Wanted::default().grm(&options).missing_calls();
     let cohort = Cohort::load(&stores.genotypes, &device, &wanted, &run)?;
+    report.devices = cohort.devices();
     stores.check_found()?;
     let result = cohort.grm(&options, &run)?;
     stores.count_calls(&result.counts, cohort.missing_calls());

@@ -36,6 +36,8 @@ pub(crate) struct Report {
     warnings: Vec<String>,
     stats: StreamStats,
     recording: Recording,
+    /// The number of devices of the group that shared the work.
+    pub(crate) devices: usize,
     /// The end of the last phase of the recording.
     phased: Instant,
     /// The seconds from the start to the first entry.
@@ -55,6 +57,7 @@ impl Report {
             warnings: Vec::new(),
             stats: StreamStats::default(),
             recording: resources.recording.clone(),
+            devices: 1,
             phased: Instant::now(),
             wall: 0.0,
         };
@@ -95,13 +98,14 @@ impl Report {
         };
         self.warn(Resources::warnings(device).into_iter().chain(output.left.clone()));
         let members = device.members();
-        let names: Vec<_> = members.iter().map(|member| member.info().name.as_str()).collect();
-        if names.len() > 1 && !SHARED.contains(&&*output.command) {
+        let all: Vec<_> = members.iter().map(|member| member.info().name.as_str()).collect();
+        let names = &all[..self.devices.clamp(1, all.len())];
+        if names.len() < all.len() {
+            let used = names.join(", ");
             self.warn([format!(
-                "{} computes on one device, {}, of {}",
+                "{} computed on {used} alone, not on all of {}",
                 output.command,
-                info.name,
-                names.join(", ")
+                all.join(", ")
             )]);
         }
         (self.stats, self.wall) = (stats, wall.as_secs_f64());
@@ -319,9 +323,6 @@ pub(crate) fn used(counts: &VariantCounts) -> String {
     let dropped: String = dropped.map(|(n, why)| format!(", {} {why}", text::count(*n))).collect();
     format!("{} used{dropped}", text::count(counts.used))
 }
-
-/// The commands whose work the devices of a group share.
-const SHARED: [&str; 6] = ["pca", "grm", "project", "blur", "denoise", "pairwise"];
 
 /// Returns a device's entry in the record and in the list of devices.
 pub(crate) fn device_entry(info: &DeviceInfo) -> Value {

@@ -23,7 +23,7 @@ pub(super) fn eigenvectors(reader: &Reader) -> Needs {
 }
 
 /// Returns the memory for passes of products with that many columns.
-fn products(reader: &Reader, columns: u64) -> Needs {
+pub(super) fn products(reader: &Reader, columns: u64) -> Needs {
     let (variants, n) = (reader.variants(), reader.samples());
     let factors = Needs::host(size_of::<RowFactors>() as u64) * variants;
     let products = if reader.form.is_packed() {
@@ -85,8 +85,6 @@ pub(super) struct Memory {
     threads: u64,
     /// The maximum number of bytes of rows that are added at once.
     longest_step: u64,
-    /// The number of devices whose memory the budget has.
-    members: u64,
 }
 
 impl Memory {
@@ -96,14 +94,7 @@ impl Memory {
             shared: device.shares_host_memory(),
             threads: device.pool()?.current_num_threads() as u64,
             longest_step: Gram::panel_bytes(device),
-            members: 1,
         })
-    }
-
-    /// Returns the memory of several devices, each of which has as much.
-    pub(super) fn of_members(self, members: u64) -> Self {
-        let device = self.budget.device.map(|bytes| bytes.saturating_mul(members));
-        Self { budget: self.budget.device(device), members, ..self }
     }
 
     /// Sets the reader's steps. If the device has its own memory, steps are long, up to a hundredth of each budget.
@@ -126,12 +117,10 @@ impl Memory {
         }
     }
 
-    /// Returns the budget with defaults filled in, without a budget for a device that shares the host's memory; of several devices, that of
-    /// each.
+    /// Returns the budget with defaults filled in, without a budget for a device that shares the host's memory.
     pub(super) fn budget(&self) -> Budget {
         let Budget { host, device, .. } = self.budget;
-        let device = device.filter(|_| !self.shared).map(|bytes| bytes / self.members);
-        Budget::default().host(host).device(device)
+        Budget::default().host(host).device(device.filter(|_| !self.shared))
     }
 
     /// Returns the memory of a pass and of what results need.
@@ -149,18 +138,24 @@ impl Memory {
         self.budget.fit_host(kept_bytes(reader)).is_ok()
     }
 
-    /// Returns the memory that genotypes take in the place where they stay.
-    pub(super) fn kept(reader: &Reader, residency: Residency) -> Needs {
+    /// Returns the memory that genotypes take in the place where they stay. Each of `members` devices holds a part; one has a copy of another's
+    /// panel at a time.
+    pub(super) fn kept(reader: &Reader, residency: Residency, members: u64) -> Needs {
+        let kept = kept_bytes(reader);
         match residency {
             Residency::Store => Needs::default(),
-            Residency::Device => Needs::device(kept_bytes(reader)),
+            Residency::Device if members > 1 && !reader.device.shares_host_memory() => {
+                let panel = reader.panel_rows(panel_bytes(&reader.device, reader.samples()));
+                Needs::device((kept / members).saturating_add(2 * panel * reader.held_row_bytes()).min(kept))
+            }
+            Residency::Device => Needs::device(kept),
             Residency::Host => Needs::host(kept_bytes(reader)),
         }
     }
 
-    /// Returns the bytes for the basis of the randomized method in addition to genotypes that stay in that place.
-    pub(super) fn basis(&self, reader: &Reader, residency: Residency, options: &PcaOptions) -> u64 {
-        let needs = randomized(reader, options) + Self::kept(reader, residency);
+    /// Returns the bytes for the basis of the randomized method in addition to genotypes that take `kept`.
+    pub(super) fn basis(&self, reader: &Reader, kept: Needs, options: &PcaOptions) -> u64 {
+        let needs = randomized(reader, options) + kept;
         let rest = self.budget.fit(&reader.device, Self::total(reader, needs));
         let left = rest.map_or(0, |rest| rest.left(&reader.device).host);
         least_basis(reader.samples(), options) + left.min(whole_basis(reader.samples(), options))

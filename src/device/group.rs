@@ -2,13 +2,17 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
 };
 
+use super::{Inner, listed};
 use crate::{
-    Cancel, Device, DeviceKind, DeviceOptions, Error, ListedDevice, MemoryKind, Progress, Result, Run,
-    Status, waiting::BETWEEN,
+    Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Error, MemoryKind, Progress, Result, Run, Status,
+    timeline::MEMBER, waiting::BETWEEN,
 };
 
 /// The result of a member's work, or its panic.
@@ -34,24 +38,30 @@ impl Device {
         let refuse = |why: String| Err(Error::argument("Device::group", "devices", why));
         let all: Vec<Self> = devices.iter().flat_map(Self::members).collect();
         let Some((first, others)) = all.split_first() else { return refuse("none given".into()) };
-        for (i, device) in others.iter().enumerate() {
-            if !device.shares_host_memory() && all[..=i].iter().any(|other| other.is_same(device)) {
+        let mut cards = all.iter().filter(|device| !device.shares_host_memory());
+        for (i, device) in others.iter().enumerate().filter(|(_, device)| !device.shares_host_memory()) {
+            if all[..=i].iter().any(|other| other.is_same(device)) {
                 return refuse(format!("{} is named twice", device.info().name));
             }
-            if !device.shares_host_memory() && !first.shares_host_memory() {
-                device.share_pool(first.pool()?);
-            }
         }
-        Ok(Self { others: others.into(), ..first.clone() })
+        if let Some(first) = cards.next() {
+            let threads = first.inner.threads;
+            let others = cards.filter(|other| other.inner.threads == threads);
+            let pool = first.pool()?;
+            others.for_each(|other| {
+                other.inner.pool.get_or_init(|| Arc::clone(pool));
+            });
+        }
+        Ok(Self { others: others.iter().map(|other| Arc::clone(&other.inner)).collect(), ..first.clone() })
     }
 
-    /// Opens the devices of a list of names, or all cards of a backend, as a group.
-    pub(super) fn open_group(names: &str, options: &DeviceOptions) -> Result<Self> {
+    /// Opens the devices of these names, or all cards of a backend, as a group.
+    pub(super) fn open_group(wanted: &str, names: &[&str], options: &DeviceOptions) -> Result<Self> {
         let (mut all, mut skipped) = (Vec::new(), Vec::new());
-        for name in names.split(',').map(str::trim) {
+        for name in names {
             match name.strip_suffix(":*") {
-                Some(backend) => all.extend(cards(names, backend, &mut skipped)?),
-                None => all.push(name.to_owned()),
+                Some(backend) => all.extend(cards(wanted, backend, &mut skipped)?),
+                None => all.push((*name).to_owned()),
             }
         }
         // Members that compute on the CPU divide its threads.
@@ -67,20 +77,25 @@ impl Device {
 
     /// Returns the devices of a [group](Self::group), in their order; otherwise the device itself.
     pub fn members(&self) -> Vec<Self> {
-        let with = |device: &Self| Self {
-            cancel: self.cancel.clone(),
-            timeline: self.timeline.clone(),
-            others: [].into(),
-            ..device.clone()
+        let with = |inner: &Arc<Inner>| {
+            let (cancel, timeline) = (self.cancel.clone(), self.timeline.clone());
+            Self { cancel, timeline, ..Self::of(Arc::clone(inner)) }
         };
-        [self].into_iter().chain(&*self.others).map(with).collect()
+        [&self.inner].into_iter().chain(&*self.others).map(with).collect()
+    }
+
+    /// Returns the group of the first `count` members, at least one.
+    pub(crate) fn first_members(&self, count: usize) -> Self {
+        let others = &self.others[..count.saturating_sub(1).min(self.others.len())];
+        Self { others: others.into(), ..self.clone() }
     }
 
     /// # Errors
     /// [`Error::Argument`] for a group of devices of different kinds, whose results may differ in the last bits.
     pub(crate) fn has_one_kind(&self, op: &'static str) -> Result<()> {
         let kind = |device: &Self| (device.info().backend, device.info().description.clone());
-        match self.others.iter().find(|other| !self.is_same(other) && kind(other) != kind(self)) {
+        let members = self.members();
+        match members.iter().find(|other| !self.is_same(other) && kind(other) != kind(self)) {
             None => Ok(()),
             Some(other) => {
                 let [one, other] = [self, other].map(|device| &device.info().description);
@@ -118,11 +133,16 @@ impl Device {
         if let [only] = &members[..] {
             return Ok(vec![work(0, only, run)?]);
         }
+        // A thread of the pool does not wait for others, which may need it.
+        if members.iter().any(|member| member.pool().is_ok_and(|pool| pool.current_thread_index().is_some()))
+        {
+            return members.iter().enumerate().map(|(i, member)| work(i, member, run)).collect();
+        }
         let count = members.len() as u64;
-        let (stop, asked) = (Cancel::default(), run.cancel.clone());
+        let (stop, asked, own) = (Cancel::default(), run.cancel.clone(), self.cancel.clone());
         let stops = Cancel::asking({
             let stop = stop.clone();
-            move || stop.is_cancelled() || asked.is_cancelled()
+            move || stop.is_cancelled() || asked.is_cancelled() || Cancel::is_set(own.as_ref())
         });
         let (send, receive) = mpsc::channel::<(usize, Option<Status>)>();
         let done: Vec<Done<T>> = thread::scope(|scope| {
@@ -145,7 +165,7 @@ impl Device {
                     let _ = send.send((i, None));
                     done
                 };
-                thread::Builder::new().name(format!("teatime-member-{i}")).spawn_scoped(scope, all)
+                thread::Builder::new().name(format!("{MEMBER}{i}")).spawn_scoped(scope, all)
             };
             let threads: Vec<_> = members.iter().enumerate().map(begin).collect();
             if threads.iter().any(Result::is_err) {
@@ -155,7 +175,7 @@ impl Device {
                 (vec![0; members.len()], threads.iter().filter(|t| t.is_ok()).count());
             while working > 0 {
                 // Only this thread may see that a user interrupts.
-                run.cancel.is_cancelled();
+                stops.is_cancelled();
                 match receive.recv_timeout(BETWEEN) {
                     Ok((i, Some(status))) => {
                         rows[i] = status.rows;
@@ -193,31 +213,66 @@ impl Device {
     }
 }
 
-/// Returns the names of all cards of a backend; `skipped` gets those that cannot be used. Software adapters of wgpu are not among them.
+/// Returns the names of a group, if that is what the text names. A part of a name, such as of an adapter, may hold commas.
+pub(super) fn names(text: &str) -> Option<Vec<&str>> {
+    let is_name = |text: &str| {
+        let backend = text.split(':').next().unwrap_or_default();
+        ["cpu", "cuda", "wgpu"].contains(&backend)
+    };
+    let (mut names, mut start) = (Vec::new(), 0);
+    for (comma, _) in text.match_indices(',') {
+        if is_name(text[comma + 1..].split(',').next().unwrap_or_default().trim()) {
+            names.push(text[start..comma].trim());
+            start = comma + 1;
+        }
+    }
+    names.push(text[start..].trim());
+    (names.len() > 1 || text.ends_with(":*")).then_some(names)
+}
+
+/// Returns the names of all cards of a backend; `skipped` gets those that cannot be used. An adapter of a card that another interface has
+/// too counts once, integrated ones count if there are no others, and wgpu's software adapters do not.
 ///
 /// # Errors
 /// [`Error::NoDevice`] if there is none.
 fn cards(wanted: &str, backend: &str, skipped: &mut Vec<(String, String)>) -> Result<Vec<String>> {
-    let (listed, prefix) = (Device::all(), format!("{backend}:"));
-    let (mut names, mut tried) = (Vec::new(), Vec::new());
-    for ListedDevice { name, info, same_card_as } in listed {
-        let is_again = same_card_as.is_some_and(|other| other.starts_with(&prefix));
+    let (mut found, mut tried) = (Vec::<(String, DeviceInfo)>::new(), Vec::new());
+    for (name, info) in listed(backend) {
         match info {
-            Ok(info) if name.starts_with(&prefix) && !is_again => {
-                if backend == "cuda" || info.kind != DeviceKind::Software {
-                    names.push(name);
-                } else {
-                    tried.push((name, info.description));
+            Ok(info) if backend == "cuda" || info.kind != DeviceKind::Software => {
+                if !found
+                    .iter()
+                    .any(|(_, other)| !other.identity.is_empty() && other.identity == info.identity)
+                {
+                    found.push((name, info));
                 }
             }
             Ok(info) => tried.push((name, info.description)),
-            Err(why) if name.starts_with(&prefix) => skipped.push((name, why)),
-            Err(why) => tried.push((name, format!("not here: {why}"))),
+            Err(why) => tried.push((name, why)),
         }
     }
-    if !names.is_empty() {
-        return Ok(names);
+    let is_discrete = |(_, info): &(String, DeviceInfo)| info.kind != DeviceKind::Integrated;
+    if found.iter().any(is_discrete) {
+        found.retain(is_discrete);
     }
-    tried.extend(skipped.drain(..));
-    Err(Error::NoDevice { wanted: wanted.into(), tried })
+    if found.is_empty() {
+        return Err(Device::with_all(Error::NoDevice { wanted: wanted.into(), tried }));
+    }
+    skipped.extend(tried.into_iter().filter(|_| backend == "cuda"));
+    Ok(found.into_iter().map(|(name, _)| name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_groups() {
+        assert_eq!(names("cuda:0, cuda:1,cpu"), Some(vec!["cuda:0", "cuda:1", "cpu"]));
+        assert_eq!(names("cuda:*"), Some(vec!["cuda:*"]));
+        assert_eq!(names("wgpu:llvmpipe (LLVM 15.0.6, 256 bits)"), None);
+        let two = names("wgpu:llvmpipe (LLVM 15.0.6, 256 bits),wgpu:1");
+        assert_eq!(two, Some(vec!["wgpu:llvmpipe (LLVM 15.0.6, 256 bits)", "wgpu:1"]));
+        assert_eq!((names("cpu"), names("")), (None, None));
+    }
 }

@@ -79,41 +79,65 @@ pub fn write_pairwise<T: Element, W: BoxWriter>(
     let (tile, counted) = (tile_shape(&writer, extents)?, shared.is_some());
     let is_lower = job.measure.is_lower();
     let needs = tile_needs(is_lower, tile, extents, counted);
+    let group = members_for(x.device(), &job, run, needs)?;
     // Counts are written first, so that every written tile of distances has its counts.
     let writers = shared.into_iter().chain([writer]).collect();
     let tiles = Tiles::new(writers, is_lower && tile[0] == tile[1], extents[0], run)?;
-    on_members([Some(x), y], &job, metric, options, (run, needs), &tiles, |job, side, ranges, run| {
-        let rectangle = [ranges[0].clone(), ranges[1].clone()];
-        let Distances { distances, shared } = job.rectangle(rectangle, side, counted, run)?;
-        Ok(shared.into_iter().chain([distances]).collect())
-    })?;
+    on_members(
+        [Some(x), y],
+        &job,
+        (metric, options),
+        &group,
+        (run, needs),
+        &tiles,
+        |job, side, ranges, run| {
+            let rectangle = [ranges[0].clone(), ranges[1].clone()];
+            let Distances { distances, shared } = job.rectangle(rectangle, side, counted, run)?;
+            Ok(shared.into_iter().chain([distances]).collect())
+        },
+    )?;
     tiles.finish(x.device())
 }
 
-/// Computes tiles on each member of the group of x, with `make`, which gets the side of a block. Members but the first have copies of x and y.
+/// Returns the devices that share the tiles.
+///
+/// # Errors
+/// [`Error::Argument`] for devices of different kinds, [`Error::Budget`] if a tile does not fit: before any tile is read.
+fn members_for<T: Element>(device: &Device, job: &Job<'_, T>, run: &Run, needs: Needs) -> Result<Device> {
+    device.has_one_kind("write distances")?;
+    device.each_member(run, 0, |_, _, run| job.measure.side(needs, &run.memory))?;
+    Ok(device.clone())
+}
+
+/// Computes tiles on each member of a group with `make`, which gets the side of a block. Each member but those on the host has a copy of x and y.
 fn on_members<T: Element, W: BoxWriter>(
     [x, y]: [Option<&Tensor<T>>; 2],
     first: &Job<'_, T>,
-    metric: Metric,
-    options: &Options,
+    (metric, options): (Metric, &Options),
+    group: &Device,
     (run, needs): (&Run, Needs),
     tiles: &Tiles<W>,
     make: impl Fn(&Job<'_, T>, u64, &[Range<u64>], &Run) -> Result<Vec<Matrix>> + Sync,
 ) -> Result<()> {
-    let group = &first.measure.device;
-    group.has_one_kind("write distances")?;
+    // A member without a tile does nothing, and divides no memory.
+    let group = group.first_members(to_usize(tiles.count() - tiles.found));
     group.each_member(run, tiles.rows, |i, device, run| {
-        let write = |job: &Job<'_, T>, needs: Needs| {
+        let write = |job: &Job<'_, T>| {
             let side = job.measure.side(needs, &run.memory)?;
             tiles.write(i, device, run, |ranges, run| make(job, side, ranges, run))
         };
         if i == 0 {
-            return write(first, needs);
+            return write(first);
         }
-        let bytes = [x, y].into_iter().flatten().map(Tensor::bytes).sum();
-        let [x, y] = [x, y].map(|x| x.map(|x| x.to_device(device)).transpose());
-        let (x, y) = (x?.expect("x should be given"), y?);
-        write(&Job::new(&x, y.as_ref(), metric, options)?, needs + Needs::device(bytes))
+        let copied = |x: Option<&Tensor<T>>| match x {
+            Some(x) if !x.device().is_same(device) => x.to_device(device).map(Some),
+            _ => Ok(None),
+        };
+        let copies = [copied(x)?, copied(y)?];
+        let [x, y] = [(x, &copies[0]), (y, &copies[1])]
+            .map(|(x, copy)| x.map(|x| copy.as_ref().unwrap_or(x).seen_from(device)));
+        let x = x.expect("x should be given");
+        write(&Job::new(&x, y.as_deref(), metric, options)?)
     })?;
     Ok(())
 }
@@ -157,12 +181,21 @@ pub fn write_condensed<T: Element, W: BoxWriter>(
     let m = job.extents()[0];
     let tile = tile_shape(&writer, [condensed_len(m) as u64])?;
     let needs = Needs::host(3 * 8) * tile[0].min(writer.shape()[0]);
+    let group = members_for(x.device(), &job, run, needs)?;
     let tiles = Tiles::new(vec![writer], false, m as u64, run)?;
-    on_members([Some(x), None], &job, metric, options, (run, needs), &tiles, |job, side, pairs, run| {
-        let pairs = to_usize(pairs[0].start)..to_usize(pairs[0].end);
-        let count = pairs.len();
-        Ok(vec![Matrix::from_vec(job.condensed(pairs, side, run)?, 1, count)?])
-    })?;
+    on_members(
+        [Some(x), None],
+        &job,
+        (metric, options),
+        &group,
+        (run, needs),
+        &tiles,
+        |job, side, pairs, run| {
+            let pairs = to_usize(pairs[0].start)..to_usize(pairs[0].end);
+            let count = pairs.len();
+            Ok(vec![Matrix::from_vec(job.condensed(pairs, side, run)?, 1, count)?])
+        },
+    )?;
     tiles.finish(x.device())
 }
 
@@ -255,7 +288,7 @@ impl<W: BoxWriter> Tiles<W> {
                 }
             }
             done += 1 + u64::from(other.is_some());
-            let rows = u128::from(self.rows) * u128::from(done) / u128::from(self.count());
+            let rows = (u128::from(self.rows) * u128::from(done)).div_ceil(u128::from(self.count()));
             status.rows = u64::try_from(rows).unwrap_or(self.rows);
             run.progress.tell(status);
         }

@@ -8,12 +8,14 @@ use crate::{Device, Needs, Result, Run, Status, Tensor, TensorView};
 pub struct Pass<'a> {
     run: &'a Run,
     status: Status,
+    /// The number of rows before those that the implementation counts.
+    before: u64,
 }
 
 impl<'a> Pass<'a> {
     /// Creates the pass that begins at `status`, in a call that was given `run`.
     pub const fn new(run: &'a Run, status: Status) -> Self {
-        Self { run, status }
+        Self { run, status, before: 0 }
     }
 
     /// Returns the run that the caller gave.
@@ -23,7 +25,12 @@ impl<'a> Pass<'a> {
 
     /// Returns this pass for another run, such as that of a member of a group.
     pub(crate) const fn with<'b>(&self, run: &'b Run) -> Pass<'b> {
-        Pass { run, status: self.status }
+        Pass { run, ..*self }
+    }
+
+    /// Returns this pass after `rows` rows, from which the implementation counts.
+    pub(crate) const fn after(self, rows: u64) -> Self {
+        Self { before: rows, ..self }
     }
 
     /// True if no pass comes after this one, as far as the caller knows.
@@ -45,7 +52,7 @@ impl<'a> Pass<'a> {
     /// [`Error::Cancelled`](crate::Error::Cancelled) when the caller asked to stop.
     pub fn tell(&self, rows: u64) -> Result<()> {
         self.run.cancel.check()?;
-        self.run.progress.tell(Status { rows, ..self.status });
+        self.run.progress.tell(Status { rows: self.before + rows, ..self.status });
         Ok(())
     }
 }

@@ -104,16 +104,23 @@ impl PackedMatrix {
     /// Joins matrices of consecutive rows, one for each member of the group, to a matrix whose products all members compute.
     ///
     /// # Errors
-    /// [`Error::Argument`] for no matrices, and for other numbers of columns than the first one has.
+    /// [`Error::Argument`] unless there is a matrix for each member, and for other numbers of columns than the first one has;
+    /// [`Error::WrongDevice`] for a matrix that is not on its member.
     pub fn join(group: &Device, matrices: Vec<Self>) -> Result<Self> {
-        let Some(columns) = matrices.first().map(|first| first.columns) else {
-            return Err(Error::argument("PackedMatrix::join", "matrices", "none given"));
-        };
+        let (op, members) = ("PackedMatrix::join", group.members());
+        let columns = matrices.first().map_or(0, |first| first.columns);
+        if matrices.len() != members.len() || matrices.iter().any(|matrix| matrix.parts.len() != 1) {
+            let why = format_args!("{}, for a group of {}", matrices.len(), members.len());
+            return Err(Error::argument(op, "matrices", why));
+        }
+        for (matrix, member) in matrices.iter().zip(&members) {
+            member.has(op, "matrices", &matrix.device)?;
+        }
         let mut joined = Self { device: group.clone(), rows: 0, columns, parts: Vec::new() };
         for Self { rows, columns, parts, .. } in matrices {
             if columns != joined.columns {
                 let why = format_args!("of {} and of {columns} columns", joined.columns);
-                return Err(Error::argument("PackedMatrix::join", "matrices", why));
+                return Err(Error::argument(op, "matrices", why));
             }
             for mut part in parts {
                 part.move_by(joined.rows);

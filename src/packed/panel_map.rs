@@ -131,12 +131,13 @@ impl LinearMap for PanelMap<'_> {
     ) -> Result<()> {
         let cancel = &pass.run().cancel;
         self.check_members()?;
-        let devices = self.device.members();
+        let (devices, mut done) = (self.device.members(), 0);
         for (i, (each, device)) in self.each.iter().zip(&devices).enumerate() {
-            let device = if i == 0 { self.device } else { device };
+            let (device, pass) = (if i == 0 { self.device } else { device }, &pass.after(done));
             if self.packed {
                 let product = PackedProduct::new(device, x, self.centred, None)?;
                 each(pass, &mut |panel| {
+                    done = panel.rows.end;
                     let packed = panel.packed()?;
                     let parts = pieces(packed.range(), self.at_once.max(1));
                     let parts = parts.map(|range| PackedRows { range, ..packed });

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Budget, ChunkedArray, Device, Error, Needs, Real, Result, Run, StoredType, Tensor,
     linalg::{
-        LinearMap, Matrix, Pass, RowSink,
+        GroupMatrix, LinearMap, Matrix, Pass, RowSink,
         gram::InnerSum,
         map_tensor::{self, BLOCK, DEPTH, EachBlock, OnTheWay},
         rows::Rows,
@@ -138,6 +138,33 @@ impl StoredMatrix {
     /// [`Error::OutOfMemory`]; [`Error::Cancelled`].
     pub fn to_tensor(&self, run: &Run) -> Result<Tensor<f32>> {
         self.load(run)
+    }
+
+    /// Reads the matrix onto the members of the group that it was made with, about as many rows onto each: whole canonical blocks, by all members
+    /// at the same time. The device memory of `run` is not checked.
+    ///
+    /// # Errors
+    /// As [`to_tensor`](Self::to_tensor).
+    pub fn to_group(&self, run: &Run) -> Result<GroupMatrix<f32>> {
+        self.drop_kept();
+        let arrays: Vec<_> = (0..self.plan.arrays()).map(|i| Arc::clone(self.plan.array(i))).collect();
+        let ([rows, columns], members) = (self.shape, self.device.members().len() as u64);
+        let blocks = rows.div_ceil(BLOCK);
+        let first = |member: u64| rows.min(BLOCK * (blocks * member / members));
+        let parts = self.device.each_member(run, rows, |i, device, run| {
+            let [start, end] = [0, 1].map(|next| first(i as u64 + next));
+            let selected = Arc::new(Selection::new(OP, "rows", [start..end], rows)?);
+            let convert = Arc::clone(self.plan.convert());
+            let plan = Plan::of_rows(arrays.clone(), selected, None, convert, self.plan.block_rows())?;
+            let (device, slots, stats) = (device.clone(), Slots::default(), Mutex::default());
+            let shape = [end - start, columns];
+            let part = Self { plan, device, shape, slots, stats, ..*self };
+            let tensor = part.load(run)?;
+            Ok((tensor, part.stats()))
+        })?;
+        let (parts, stats): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        self.lock().add_members(stats.iter());
+        GroupMatrix::new(&self.device, parts)
     }
 
     /// Reads the whole matrix, which is not transposed, into a tensor of its elements' type.

@@ -174,6 +174,21 @@ impl StreamStats {
         self.kept_chunks += other.kept_chunks;
         self.peak_chunk_bytes = self.peak_chunk_bytes.max(other.peak_chunk_bytes);
     }
+
+    /// Adds the stats of passes that members of a [group](Device::group) made at the same time: of times that are not summed over threads, the
+    /// mean.
+    pub fn add_members<'a>(&mut self, members: impl Iterator<Item = &'a Self>) {
+        let (mut all, mut count, mut peak) = (Self::default(), 0, 0);
+        for stats in members {
+            all.add(stats);
+            count += 1;
+            peak += stats.peak_chunk_bytes;
+        }
+        for time in [&mut all.stalled, &mut all.upload, &mut all.compute] {
+            *time /= count.max(1);
+        }
+        self.add(&Self { peak_chunk_bytes: peak, ..all });
+    }
 }
 
 /// The boxes of one pass, in an order for which the fewest chunks are decoded; if only one axis is divided, in ascending order.

@@ -1,8 +1,12 @@
 //! Tests of groups: members share the work, results keep their bits, and the fault of one ends the call with its error.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU32, Ordering::Relaxed},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -14,14 +18,14 @@ use crate::{
     Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, StoredType, Tensor, assert_err,
     distance::{Metric, Options, condensed, pairwise, write_condensed, write_pairwise},
     filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
-    linalg::{LinearMap, Matrix, Pass, SvdOptions, randomized_svd},
+    linalg::{GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
     openings::{assert_refused, least, told},
     packed::PackedMatrix,
     store::{ArraySpec, ArrayWriter, Folder, NpyWriter},
-    stream::{BoxOperation, Place, Sweep},
+    stream::{BoxOperation, Place, StoredMatrix, Sweep},
 };
 
-device_tests! { ; swept, filtered, distances, packed, refused, faults }
+device_tests! { ; swept, filtered, distances, matrices, packed, refused, faults }
 
 /// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
 fn group(device: &Device, count: usize) -> Device {
@@ -32,10 +36,13 @@ fn group(device: &Device, count: usize) -> Device {
     Device::group(&members).unwrap()
 }
 
-/// Adds to each element its predecessor along the first axis, and notes the threads that computed.
+/// Adds to each element its predecessor along the first axis.
 #[derive(Default)]
 struct Pairs {
-    threads: Mutex<Vec<std::thread::ThreadId>>,
+    /// The threads that computed.
+    threads: Mutex<HashSet<std::thread::ThreadId>>,
+    /// The number of threads for which each box waits.
+    meet: usize,
     boxes: AtomicU32,
     fails_at: Option<u32>,
 }
@@ -49,7 +56,11 @@ impl BoxOperation for Pairs {
     }
 
     fn run(&self, x: &Tensor<f32>, place: &Place, out: &mut Tensor<f32>) -> Result<()> {
-        self.threads.lock().unwrap().push(std::thread::current().id());
+        self.threads.lock().unwrap().insert(std::thread::current().id());
+        let began = Instant::now();
+        while self.threads.lock().unwrap().len() < self.meet && began.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
         if Some(self.boxes.fetch_add(1, Relaxed)) == self.fails_at {
             return Err(Error::argument("own", "x", "no"));
         }
@@ -65,16 +76,13 @@ fn swept(device: &Device) {
     let array = stored(&values::<i16>(3, SHAPE.iter().product()), &SHAPE, &CHUNK);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
-    let map = |device: &Device, run: &Run| {
+    let of = |operation: Pairs, device: &Device, run: &Run| {
         let spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE).job("pairs".to_owned());
         let writer = ArrayWriter::resume(Arc::new(Folder::new(&path)), "blurred", spec)?;
-        let operation = Pairs::default();
         let swept = Sweep::new(&array, device, run).map(&operation, writer)?;
-        let mut threads = operation.threads.into_inner().unwrap();
-        threads.sort_by_key(|id| format!("{id:?}"));
-        threads.dedup();
-        Ok::<_, Error>((swept, threads.len()))
+        Ok::<_, Error>((swept, operation.threads.into_inner().unwrap().len()))
     };
+    let map = |device: &Device, run: &Run| of(Pairs::default(), device, run);
     let whole = map(device, &Run::default()).unwrap().0;
     let expected = read::<f32>(&path);
     for count in [1, 2, 3, 5] {
@@ -82,21 +90,34 @@ fn swept(device: &Device) {
         let anew = || std::fs::remove_dir_all(&path).unwrap();
         anew();
         let (run, statuses) = told(|_| false);
-        let (swept, threads) = map(&group, &run).unwrap();
+        // Small boxes, so that there are some for each member.
+        let run = run.memory(within(count as u64 * (1 << 17)).memory);
+        let meet = count.min(2);
+        let (swept, threads) = of(Pairs { meet, ..Pairs::default() }, &group, &run).unwrap();
         assert_eq!(read::<f32>(&path), expected, "{count}");
-        assert!(threads <= count && swept.found == 0 && swept.boxes >= whole.boxes, "{threads} {swept:?}");
-        let statuses = statuses.lock().unwrap();
+        assert!((meet..=count).contains(&threads) && swept.found == 0, "{threads} {swept:?}");
+        assert!(
+            swept.boxes >= whole.boxes && swept.times_decoded < 3.0 && swept.times_covered < 3.0,
+            "{swept:?}"
+        );
+        let statuses = std::mem::take(&mut *statuses.lock().unwrap());
         let total = SHAPE.iter().product::<u64>();
         assert!(statuses.iter().all(|status| status.total == total && status.rows <= total));
         assert_eq!(statuses.last().unwrap().rows, total);
-        // Everything is found again, and the least memory that is named is enough.
-        let (found, _) = map(&group, &Run::default()).unwrap();
+        // Everything is found again, or what there is, and the least memory that is named is enough.
+        let (found, _) = map(&group, &run).unwrap();
         assert_eq!((found.boxes, found.found), (0, swept.boxes), "{count}");
         let (bytes, _) = least(|run| {
             anew();
             map(&group, run)
         });
         assert_eq!(read::<f32>(&path), expected, "{count} within {bytes}");
+        anew();
+        let failing = Pairs { fails_at: Some(count as u32 + 3), ..Pairs::default() };
+        assert_err!(of(failing, &group, &within(bytes)), Error::Argument { op: "own", .. });
+        let (found, _) = map(&group, &within(bytes)).unwrap();
+        assert!(found.found > 0 && found.boxes > 0, "{found:?}");
+        assert_eq!(read::<f32>(&path), expected, "{count}");
         let ranges = [1..5, 9..20, 5..47];
         let part = |device| {
             let run = Run::default();
@@ -104,13 +125,6 @@ fn swept(device: &Device) {
         };
         assert_eq!(part(&group), part(device));
     }
-    // Each member takes some areas if there are enough of them.
-    let gate = std::sync::Barrier::new(2);
-    let both = group(device, 2).each_member(&Run::default(), 0, |i, _, _| {
-        gate.wait();
-        Ok(i)
-    });
-    assert_eq!(both.unwrap(), [0, 1]);
 }
 
 fn filtered(device: &Device) {
@@ -153,12 +167,25 @@ fn distances(device: &Device) {
                 let storage = Arc::new(Folder::new(folder.path().join(format!("{name}{count}"))));
                 ArrayWriter::resume(storage, "blurred", spec.clone()).unwrap()
             };
+            // One device writes some tiles, and the group the others.
+            let [alone, with] = [Some(&a), other].map(|x| x.map(|x| x.to_device(device).unwrap()));
+            let (run, _) = told(|status| status.rows > 20);
+            let stopped = write_pairwise(
+                &alone.unwrap(),
+                with.as_ref(),
+                Metric::Euclidean,
+                &options,
+                &run,
+                (writer(), None),
+            );
+            assert_err!(stopped, Error::Cancelled);
             let (run, statuses) = told(|_| false);
             write_pairwise(&a, other, Metric::Euclidean, &options, &run, (writer(), None)).unwrap();
             let found = read::<f64>(&folder.path().join(format!("{name}{count}")));
             assert!(found == expected.data(), "{name} {count}");
-            assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= 70 && status.total == 70));
-            write_pairwise(&a, other, Metric::Euclidean, &options, &run, (writer(), None)).unwrap();
+            let statuses = statuses.lock().unwrap();
+            assert!(statuses.last().unwrap().rows >= 70, "{statuses:?}");
+            assert!(statuses.iter().all(|status| status.total == 70));
         }
         let pairs = condensed(&a, Metric::CityBlock, &options, &run).unwrap();
         let path = folder.path().join(format!("condensed{count}"));
@@ -166,6 +193,64 @@ fn distances(device: &Device) {
         let writer = ArrayWriter::create(Arc::new(Folder::new(&path)), "blurred", spec).unwrap();
         write_condensed(&a, Metric::CityBlock, &options, &run, writer).unwrap();
         assert!(read::<f64>(&path) == pairs, "{count}");
+    }
+}
+
+fn matrices(device: &Device) {
+    let (m, n) = (3000, 30);
+    let run = Run::default();
+    // Columns of decreasing size have few large singular values.
+    let entries: Vec<f32> =
+        values::<f32>(4, m * n).iter().zip(0..).map(|(x, i)| x / (1 << (i % n).min(20)) as f32).collect();
+    let array = stored(&entries, &[m, n], &[500, 7]);
+    let a = Matrix::from_vec(entries.iter().map(|&x| x.into()).collect(), m as usize, n as usize).unwrap();
+    let x = Matrix::from_vec(values::<f32>(5, n * 2).into_iter().map(f64::from).collect(), 30, 2).unwrap();
+    let applied = host::product(a.as_faer(), x.as_faer());
+    let normal = host::product(a.as_faer().transpose(), applied.as_ref());
+    let largest = (0..30).map(|i| normal[(i, 0)].abs().max(normal[(i, 1)].abs())).fold(0.0, f64::max);
+    for count in [1, 2, 3, 5] {
+        let group = group(device, count);
+        let matrix = StoredMatrix::new(vec![Arc::clone(&array)], &group).unwrap().to_group(&run).unwrap();
+        let rows: Vec<u64> = matrix.parts().iter().map(|part| part.shape()[0]).collect();
+        assert_eq!((rows.iter().sum::<u64>(), rows.len()), (m, count));
+        assert!(rows[..count - 1].iter().all(|rows| rows.is_multiple_of(1024)), "{rows:?}");
+        let (told, statuses) = told(|_| false);
+        let pass = Pass::new(&told, crate::Status::new(0, 1, m));
+        let found = matrix.apply_normal(&x, &pass).unwrap();
+        assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= m && status.total == m));
+        for (i, j) in (0..30).flat_map(|i| [(i, 0), (i, 1)]) {
+            assert!((found[(i, j)] - normal[(i, j)]).abs() <= 2e-6 * largest, "{count}");
+        }
+        let mut next = 0;
+        matrix
+            .apply(&x, &pass, &mut |first, y| {
+                assert_eq!(first, next);
+                next += y.rows() as u64;
+                let same = |i: usize| (y[(i, 1)] - applied[(first as usize + i, 1)]).abs() <= 1e-5 * 30.0;
+                assert!((0..y.rows()).all(same));
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(next, m);
+        let svd = randomized_svd(&matrix, 3, &SvdOptions::default(), &run).unwrap();
+        let one = StoredMatrix::new(vec![Arc::clone(&array)], device).unwrap();
+        let expected = randomized_svd(&one, 3, &SvdOptions::default(), &run).unwrap();
+        for (s, expected) in svd.s.iter().zip(&expected.s) {
+            assert!((s - expected).abs() <= 1e-6 * expected, "{s} {expected}");
+        }
+    }
+    let group = group(device, 2);
+    let of = |members: &[Device], columns: [u64; 2]| {
+        let parts =
+            members.iter().zip(columns).map(|(device, n)| Tensor::<f32>::zeros(device, &[2, n]).unwrap());
+        GroupMatrix::new(&group, parts.collect())
+    };
+    let members = group.members();
+    assert!(of(&members, [3, 3]).is_ok());
+    assert_err!(of(&members, [3, 4]), Error::Shape { .. });
+    assert_err!(of(&members[..1], [3, 4]), Error::Argument { name: "parts", .. });
+    if !device.shares_host_memory() {
+        assert_err!(of(&[members[1].clone(), members[0].clone()], [3, 3]), Error::WrongDevice { .. });
     }
 }
 
@@ -180,12 +265,15 @@ fn packed(device: &Device) {
             let normal = a.apply_normal(&x, &pass).unwrap();
             assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= rows));
             let mut applied = Vec::new();
+            statuses.lock().unwrap().clear();
             a.apply(&x, &pass, &mut |first, part| {
                 assert_eq!(first as usize * 3, applied.len());
                 applied.extend_from_slice(part.data());
                 Ok(())
             })
             .unwrap();
+            let told: Vec<u64> = statuses.lock().unwrap().iter().map(|status| status.rows).collect();
+            assert!(told.is_sorted() && told.last().is_none_or(|last| *last == rows), "{told:?}");
             let mut panels = Vec::new();
             a.each(&pass, &mut |panel| {
                 panels.push(panel.rows.clone());
@@ -237,15 +325,20 @@ fn refused(device: &Device) {
     let rows = Tensor::from_slice(device, &[0u8; 17], &[1, 17]).unwrap();
     assert_refused(shared.push(&rows), &["`self`", "on 2 devices"]);
     assert_err!(PackedMatrix::join(&mixed, vec![]), Error::Argument { name: "matrices", .. });
-    let others = vec![of(device), PackedMatrix::new(device, 3).unwrap()];
+    let others = vec![of(device), PackedMatrix::new(&Device::cpu(), 3).unwrap()];
     assert_refused(PackedMatrix::join(&mixed, others), &["of 17 and of 3 columns"]);
+    assert_err!(PackedMatrix::join(&mixed, vec![of(device), of(device)]), Error::WrongDevice { .. });
+    assert_err!(
+        PackedMatrix::join(&mixed, vec![of(&mixed), of(device)]),
+        Error::Argument { name: "matrices", .. }
+    );
 }
 
 fn faults(device: &Device) {
     let group = group(device, 3);
     let array = stored(&values::<i16>(3, SHAPE.iter().product()), &SHAPE, &CHUNK);
     let folder = tempfile::tempdir().unwrap();
-    for fails_at in [0, 1, 4] {
+    for fails_at in [0, 1, 2] {
         let writer = NpyWriter::create(folder.path().join("x.npy"), StoredType::F32, &SHAPE).unwrap();
         let operation = Pairs { fails_at: Some(fails_at), ..Pairs::default() };
         let run = within(1 << 20);

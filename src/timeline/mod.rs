@@ -30,6 +30,9 @@ use crate::{Result, files::write_whole};
 /// The number of events that a [`Timeline`] holds by default, in at most 32 MB.
 const EVENTS: usize = 1_000_000;
 
+/// The name with which threads of a group's members begin.
+pub(crate) const MEMBER: &str = "teatime-member-";
+
 /// The item of [`Event`]s without one.
 const NO_ITEM: u32 = u32::MAX;
 
@@ -107,8 +110,8 @@ struct Ring {
     named: [HashMap<Box<str>, u16>; Stage::COUNT],
     lanes: Vec<Lane>,
     threads: HashMap<ThreadId, u16>,
-    /// The lane of each queue or stream.
-    queues: HashMap<Box<str>, u16>,
+    /// The lane of each queue, stream or member of a group.
+    named_lanes: HashMap<Box<str>, u16>,
     /// The number of chunks along each axis of each array.
     grids: HashMap<Box<str>, Box<[u64]>>,
 }
@@ -130,14 +133,16 @@ impl Ring {
 
     /// Returns the lane of a queue, or of the calling thread.
     fn lane(&mut self, queue: Option<&str>) -> u16 {
-        if let Some(name) = queue {
-            return self.queues.get(name).copied().unwrap_or_else(|| {
-                let lane = self.new_lane(Lane { name: name.into(), is_device: true });
-                self.queues.insert(name.into(), lane);
+        let thread = thread::current();
+        // Each pass starts its own threads for the members of a group, which come one after the other.
+        let of_member = || thread.name().filter(|name| name.starts_with(MEMBER));
+        if let Some(name) = queue.or_else(of_member) {
+            return self.named_lanes.get(name).copied().unwrap_or_else(|| {
+                let lane = self.new_lane(Lane { name: name.into(), is_device: queue.is_some() });
+                self.named_lanes.insert(name.into(), lane);
                 lane
             });
         }
-        let thread = thread::current();
         self.threads.get(&thread.id()).copied().unwrap_or_else(|| {
             let name = thread.name().unwrap_or("thread").into();
             let lane = self.new_lane(Lane { name, is_device: false });
@@ -182,7 +187,7 @@ impl Timeline {
             named: Default::default(),
             lanes: Vec::new(),
             threads: HashMap::new(),
-            queues: HashMap::new(),
+            named_lanes: HashMap::new(),
             grids: HashMap::new(),
         };
         let (began, began_at, has_ended) = (Instant::now(), SystemTime::now(), AtomicBool::new(false));

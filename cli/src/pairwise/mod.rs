@@ -198,6 +198,9 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         Found::Neighbors(neighbors) => (neighbors.memory, neighbors.stats),
         Found::Tiles(written, _) => (written.memory, written.stats),
     };
+    if matches!(results, Found::Tiles(..)) {
+        report.devices = usize::MAX;
+    }
     report.head((&device, &output), took, &input.x.path, &size(&input.x, args));
     describe(&mut report, args, metric, &input, &results);
     report.times("distances");

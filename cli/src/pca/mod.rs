@@ -126,6 +126,7 @@ impl Job {
             self.checkpoint.as_deref().map(|folder| checkpoint_at(folder, &self.stores)).transpose()?;
         let cohort = Cohort::load(&self.stores.genotypes, &self.device, &wanted, &run)?;
         self.stores.check_found()?;
+        self.report.devices = cohort.devices();
         let mut result = match (&self.checkpoint, &checkpoint) {
             (Some(folder), Some(checkpoint)) => {
                 let pca = cohort.pca_with_checkpoint(&self.options, checkpoint, &run);

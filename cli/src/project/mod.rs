@@ -160,6 +160,7 @@ pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let run = run.progress(bar.progress("Projection"));
     let wanted = Wanted::default().projection(&table.reference, &matches, args.missing).absent(&absent);
     let cohort = Cohort::load(&stores.genotypes, &device, &wanted, &run)?;
+    report.devices = cohort.devices();
     let Some(result) = cohort.projection() else { unreachable!("a projection that is wanted was made") };
     stores.check_found()?;
     report.stage("project");

@@ -109,7 +109,11 @@ fn cards_share_the_work() {
     assert_has(record["residency_reason"].as_str().unwrap(), &["on each of 3 devices: "]);
     let lost = ("CUDA_EMULATOR_LOSE_AFTER", "10");
     let ran = run(with(&scratch, &format!("{} --overwrite", words("cuda:0,cuda:1")), &[cards, lost]));
-    assert!(ran.code == 1 && ran.err.contains(" is lost"), "{}", ran.err);
+    assert!(
+        ran.code == 1 && ran.err.contains("error: device cuda:") && ran.err.contains(" is lost"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]

@@ -53,11 +53,15 @@ fn groups() {
         assert!(found == expected, "{words}");
         assert_eq!([&one["devices"], &shared["devices"]], [&json!(["cpu"]), &json!(["cpu", "cpu"])]);
         assert_eq!(shared["warnings"], json!([]), "{words}");
-        let why = shared["residency_reason"].as_str().unwrap_or("on each of 2 devices");
-        assert_has(why, &["on each of 2 devices"]);
+        if words.starts_with("pca") {
+            assert_has(shared["residency_reason"].as_str().unwrap(), &["on each of 2 devices: "]);
+        }
     }
     let warned = scratch.ok("svd x.npy --out svd -k 2 --device cpu,cpu").err;
-    assert_has(&warned, &["warning: svd computes on one device, cpu, of cpu, cpu"]);
+    assert_has(&warned, &["warning: svd computed on cpu alone, not on all of cpu, cpu"]);
+    let few = scratch.record("grm @biallelic.vcz --out few --device cpu,cpu");
+    assert_eq!(few["devices"], json!(["cpu"]));
+    assert_has(&few["warnings"].to_string(), &["grm computed on cpu alone"]);
     scratch.refused("blur x.npy new.npy --sigma 1 --device cpu,abacus", 1, &["abacus"]);
     scratch.refused("blur x.npy new.npy --sigma 1 --device abacus:*", 1, &["abacus:*"]);
 }

@@ -8,7 +8,7 @@ use teatime::{
 
 use super::{
     Cohort, Sums,
-    part::PartRead,
+    part::{MAX_PROJECTED, PartRead},
     plan::{LoadPlan, NeedsBeside, Part, Wanted},
     with_less_memory,
 };
@@ -17,8 +17,12 @@ use crate::{
     source::Genotypes,
 };
 
-/// The result of loading onto a group: a cohort, or the reason why the first device has to load alone.
-pub(super) type OntoMembers = Result<Cohort, String>;
+/// The result of loading onto a group.
+pub(super) enum Loading {
+    Shared(Box<Cohort>),
+    /// The reason why the first device has to load alone.
+    Alone(String),
+}
 
 impl Cohort {
     /// Loads as [`load`](Self::load) does, each member of the group some of the variants.
@@ -31,16 +35,19 @@ impl Cohort {
         wanted: &Wanted<'_>,
         run: &Run,
         needs: &NeedsBeside<'_>,
-    ) -> Result<OntoMembers> {
+    ) -> Result<Loading> {
         let members = device.members();
         let ranges = Self::part_ranges(genotypes, members.len() as u64);
         if ranges.len() < 2 {
-            return Ok(Err("the variants are no more than one block".into()));
+            return Ok(Loading::Alone("the variants are no more than one block".into()));
+        }
+        if wanted.matched().is_some() && genotypes.variants() > MAX_PROJECTED {
+            return Ok(Loading::Alone(format!("a projection of more than {MAX_PROJECTED} variants")));
         }
         let group = Device::group(&members[..ranges.len()])?;
         let plan = LoadPlan::new(genotypes, None, &group, wanted, needs, run)?;
         if !plan.reader.form.is_packed() {
-            return Ok(Err("two bits do not hold a genotype".into()));
+            return Ok(Loading::Alone("two bits do not hold a genotype".into()));
         }
         let exact = plan.choice.as_ref().is_some_and(|(_, choice)| choice.method == Method::Exact);
         let settled = wanted.settled(|_| exact);
@@ -50,22 +57,24 @@ impl Cohort {
                 (plan.again && plan.allowance.residency == Residency::Store, plan.allowance.reason)
             })
         });
-        match planned {
-            Err(error @ Error::Budget { .. }) => return Ok(Err(error.to_string())),
-            Err(error) => return Err(error),
-            Ok(planned) => {
-                if let Some((_, why)) = planned.into_iter().find(|(is_read_again, _)| *is_read_again) {
-                    return Ok(Err(why));
-                }
-            }
+        let planned = match too_much(planned)? {
+            Ok(planned) => planned,
+            Err(why) => return Ok(Loading::Alone(why)),
+        };
+        if let Some((_, why)) = planned.into_iter().find(|(is_read_again, _)| *is_read_again) {
+            return Ok(Loading::Alone(why));
         }
         let loaded = group.each_member(run, genotypes.variants(), |i, device, run| {
             with_less_memory(device, run, |run| {
                 let plan = LoadPlan::new(genotypes, Some(&part(i)), device, &settled, needs, run)?;
                 Loaded::read(plan, genotypes, &settled, &part(i), run)
             })
-        })?;
-        Self::of_members(plan, loaded, &group, wanted).map(Ok)
+        });
+        let cohort = loaded.and_then(|loaded| Self::of_members(plan, loaded, &group, wanted));
+        Ok(match too_much(cohort)? {
+            Ok(cohort) => Loading::Shared(Box::new(cohort)),
+            Err(why) => Loading::Alone(why),
+        })
     }
 
     /// Makes a cohort of all parts.
@@ -77,8 +86,10 @@ impl Cohort {
     ) -> Result<Self> {
         let count = loaded.len();
         let (mut whole, mut kept, mut missing) = (None::<CohortPart>, Vec::new(), None::<Vec<u64>>);
+        let mut first = None;
         let mut stats = StreamStats::default();
-        for Loaded { read: PartRead { part, missing_calls, read }, kept: panels, allowance } in loaded {
+        stats.add_members(loaded.iter().map(|loaded| &loaded.read.read.stats));
+        for Loaded { read: PartRead { part, missing_calls, .. }, kept: panels, allowance } in loaded {
             whole = Some(match whole {
                 None => part,
                 Some(whole) => whole.merge(part)?,
@@ -89,20 +100,33 @@ impl Cohort {
                 missing = missing_calls;
             }
             kept.extend(panels);
-            stats.add(&read.stats);
-            plan.allowance = allowance;
+            // The first range is the longest.
+            first.get_or_insert(allowance);
         }
         let mut sums = Sums::new(&plan, wanted.matched())?;
         if let Some(whole) = &whole {
             sums.set_part(&plan.reader, whole)?;
         }
-        // A member whose device was full has kept nothing, and later passes read the store.
-        let kept = (kept.len() == count).then(|| PackedMatrix::join(group, kept)).transpose()?;
-        plan.memory = plan.memory.of_members(count as u64);
-        plan.allowance.reason = format!("on each of {count} devices: {}", plan.allowance.reason);
+        plan.allowance = first.unwrap_or(plan.allowance);
+        let is_kept = kept.len() == count;
+        plan.allowance.reason = if plan.again && !is_kept {
+            format!("one of {count} devices had less memory left than it said")
+        } else {
+            format!("on each of {count} devices: {}", plan.allowance.reason)
+        };
+        // If a member has kept nothing, later passes read the store.
+        let kept = is_kept.then(|| PackedMatrix::join(group, kept)).transpose()?;
         let read = Read { stats, digests: None::<Digests> };
         let cohort = Self::finish(plan, sums, kept, Some(read))?;
-        Ok(Self { missing_calls: missing, ..cohort })
+        Ok(Self { missing_calls: missing, devices: count, ..cohort })
+    }
+}
+
+/// Returns the reason as text if memory was too small, which it need not be for one device.
+fn too_much<T>(result: Result<T>) -> Result<Result<T, String>> {
+    match result {
+        Err(error @ (Error::Budget { .. } | Error::OutOfMemory { .. })) => Ok(Err(error.to_string())),
+        result => result.map(Ok),
     }
 }
 

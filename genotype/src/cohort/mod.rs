@@ -26,6 +26,7 @@ use teatime::{
 };
 
 use self::{
+    group::Loading,
     missing::MissingSums,
     plan::{LoadPlan, NeedsBeside, Wanted, check_samples},
 };
@@ -74,6 +75,8 @@ pub struct Cohort {
     pub(super) memory: Memory,
     pub(super) counts: CallCounts,
     place: Mutex<Arc<Place>>,
+    /// The number of devices that loaded.
+    devices: usize,
     /// The settings by which the first pass read.
     reading: Reading,
     /// The number of rows of the host's panels that are on the device at a time.
@@ -130,8 +133,8 @@ impl Cohort {
         let mut alone = None;
         if device.members().len() > 1 {
             match Self::load_onto_members(genotypes, device, wanted, run, needs)? {
-                Ok(cohort) => return Ok(cohort),
-                Err(why) => alone = Some(why),
+                Loading::Shared(cohort) => return Ok(*cohort),
+                Loading::Alone(why) => alone = Some(why),
             }
         }
         let each = Each { needs, start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
@@ -196,6 +199,7 @@ impl Cohort {
             memory,
             counts,
             place: Mutex::new(Arc::new(Place { kept, reason: allowance.reason })),
+            devices: 1,
             reading: allowance.reading,
             host_rows: allowance.host_rows,
             choice,
@@ -236,6 +240,12 @@ impl Cohort {
     /// Returns the reason why the genotypes stay [there](Self::residency), as text: what fits which budget.
     pub fn residency_reason(&self) -> String {
         self.place().reason.clone()
+    }
+
+    /// Returns the number of members of a [group](Device::group) that loaded the genotypes: 1 if the first device did alone, for a
+    /// [reason](Self::residency_reason).
+    pub fn devices(&self) -> usize {
+        self.devices
     }
 
     /// Returns the memory budgets of the plan, with defaults filled in. A device that shares the host's memory has no budget of its own.
@@ -297,7 +307,13 @@ impl Cohort {
     /// Returns the memory that the held genotypes and sums take.
     pub(super) fn held(&self) -> Needs {
         let sums = lock(&self.sums).iter().map(|sums| sums.bytes()).sum();
-        Memory::kept(&self.reader, self.residency()) + Needs::host(sums)
+        self.kept() + Needs::host(sums)
+    }
+
+    /// Returns the memory that the genotypes take where they stay.
+    pub(super) fn kept(&self) -> Needs {
+        let members = self.place().kept.as_ref().map_or(1, |kept| kept.passes().len() as u64);
+        Memory::kept(&self.reader, self.residency(), members)
     }
 
     /// Returns the settings of a pass over the store that takes `needs` in addition to what is held.
@@ -417,7 +433,7 @@ impl Cohort {
         // Panels that another thread's pass still uses are freed when that pass ends.
         let Ok(Place { kept: Some(kept), .. }) = Arc::try_unwrap(place) else { return Ok(true) };
         let slots = Needs::host(2 * Residency::HOST_BYTES);
-        let on_host = needs + Memory::kept(&self.reader, Residency::Host) + slots;
+        let on_host = needs + Memory::kept(&self.reader, Residency::Host, 1) + slots;
         if self.reader.form.is_packed() && !kept.is_on_host() && self.memory.fits(&self.reader, on_host) {
             match kept.to_host(self.host_rows) {
                 Ok(kept) => *lock(&self.place) = Arc::new(Place { kept: Some(kept), reason: reason() }),

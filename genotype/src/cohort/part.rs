@@ -19,6 +19,9 @@ use crate::{
     to_usize,
 };
 
+/// The maximum number of variants of a projection in parts.
+pub(super) const MAX_PROJECTED: u64 = (1 << 31) - 1;
+
 impl Cohort {
     /// Returns the step at whose multiples parts start, in variants, for that number of samples: 256 to 4,096.
     pub fn part_step(samples: u64) -> u64 {
@@ -101,9 +104,9 @@ impl Cohort {
                 "missing calls of each sample, which parts do not count",
             ));
         }
-        let max = (1 << 31) - 1;
-        if wanted.matched().is_some() && variants > max {
-            return Err(Error::Limit { what: "variants of a projection in parts", requested: variants, max });
+        if wanted.matched().is_some() && variants > MAX_PROJECTED {
+            let what = "variants of a projection in parts";
+            return Err(Error::Limit { what, requested: variants, max: MAX_PROJECTED });
         }
         let part = Part { rows, members: None };
         with_less_memory(device, run, |run| {

@@ -239,7 +239,7 @@ impl Cohort {
         self.with_room(memory::randomized(&self.reader, options), &mut |reading| {
             prepare(&self.reader, memory::columns(rule.samples, options), self.panels(reading))?;
             // The SVD takes half of the memory that it is given for the basis.
-            let basis = self.memory.basis(&self.reader, self.residency(), options);
+            let basis = self.memory.basis(&self.reader, self.kept(), options);
             let memory = run.memory.host(basis.saturating_mul(2));
             let run = run.clone().memory(memory);
             let (k, svd) = (options.components, &options.svd);

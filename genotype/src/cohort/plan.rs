@@ -228,6 +228,7 @@ impl LoadPlan {
         run: &Run,
     ) -> Result<Self> {
         let mut reader = memory.in_steps(Reader::new(genotypes, device, wanted.bounded())?);
+        let is_member = part.is_some_and(|part| part.members.is_some());
         if let Some(Part { rows, members: Some(_) }) = part {
             reader = reader.of_part(rows)?;
         }
@@ -239,7 +240,12 @@ impl LoadPlan {
             let chosen = Choice::new(&memory, &reader, options, needs);
             if chosen.method == Method::Exact {
                 later_passes = u32::from(options.svd.sign == SignRule::MaxAbsU);
-                needs = needs + Choice::exact(&reader);
+                needs = needs
+                    + if is_member {
+                        PairAccumulator::needs(&reader, false, false)
+                    } else {
+                        Choice::exact(&reader)
+                    };
                 let rule = ScaleRule::new(&reader, options.scaler, options.filter);
                 let sums = pair_sums::PairTerms { rule, shared: false, variance: false };
                 // In this case the matrix that is handed over is a copy, which takes about as much memory as separate sums.
@@ -248,7 +254,14 @@ impl LoadPlan {
                     pairs.push(sums);
                 }
             } else {
-                needs = needs + memory::randomized(&reader, options);
+                // Members make products, and the basis is made once.
+                let columns = columns(genotypes.samples(), options);
+                needs = needs
+                    + if is_member {
+                        memory::products(&reader, columns)
+                    } else {
+                        memory::randomized(&reader, options)
+                    };
                 basis = whole_basis(genotypes.samples(), options);
                 later_passes = u32::try_from(passes(options)).unwrap_or(u32::MAX - 1);
             }
@@ -260,7 +273,7 @@ impl LoadPlan {
         }
         let mut again = wanted.loadings || later_passes > 0;
         if let Some(Part { members: Some(members), .. }) = part {
-            // The host gets the sums of all parts, before they are merged; the basis is one for all members.
+            // The host gets the sums of all parts, before they are merged. The basis is one for all members.
             let matrices = pairs.iter().map(|pairs| 1 + u64::from(pairs.shared) + u64::from(pairs.variance));
             let values = reader.samples().saturating_mul(reader.samples()).saturating_mul(4);
             needs = needs + Needs::host(values) * matrices.sum();

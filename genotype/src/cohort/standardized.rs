@@ -1,11 +1,13 @@
 //! The standardised genotype matrix as a linear map.
 
+use std::time::Instant;
+
 use teatime::{
     Result,
-    packed::{PackedProduct, PanelMap, PanelPass},
+    packed::{PackedMatrix, PackedProduct, PanelMap, PanelPass},
 };
 
-use super::Cohort;
+use super::{Cohort, lock};
 use crate::{
     reader::{Reader, Reading},
     scaler::ScaleRule,
@@ -36,16 +38,13 @@ impl Cohort {
         });
         // Progress also counts the pass that loaded the genotypes.
         let place = self.place();
-        let passes: Vec<Box<PanelPass<'_>>> = match &place.kept {
-            Some(kept) if kept.passes().len() > 1 => kept
-                .passes()
-                .into_iter()
-                .map(|each| -> Box<PanelPass<'_>> {
-                    Box::new(move |pass, sink| each(&pass.among(1, 1), sink))
-                })
-                .collect(),
-            _ => vec![Box::new(|pass, sink| self.each_panel(&pass.among(1, 1), reading, sink))],
-        };
+        let mut passes = place.kept.as_ref().map_or_else(Vec::new, PackedMatrix::passes);
+        let devices = passes.len().max(1) as u32;
+        if devices > 1 {
+            passes = passes.into_iter().map(|each| self.timed(each, devices)).collect();
+        } else {
+            passes = vec![Box::new(|pass, sink| self.each_panel(&pass.among(1, 1), reading, sink))];
+        }
         let done = work(&PanelMap {
             device: &reader.device,
             shape: [reader.variants(), rule.samples],
@@ -57,6 +56,17 @@ impl Cohort {
             each: &passes,
         })?;
         Ok((done, totals))
+    }
+
+    /// Returns a member's pass, with its share of the time.
+    fn timed<'a>(&'a self, each: Box<PanelPass<'a>>, devices: u32) -> Box<PanelPass<'a>> {
+        Box::new(move |pass, sink| {
+            let (pass, started) = (&pass.among(1, 1), Instant::now());
+            pass.tell(0)?;
+            each(pass, sink)?;
+            lock(&self.stats).compute += started.elapsed() / devices;
+            Ok(())
+        })
     }
 }
 

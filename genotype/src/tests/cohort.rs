@@ -63,10 +63,13 @@ fn one_load_gives_what_each_result_is_by_itself() {
         let method = ProjectMethod::LeastSquares;
         let alone_scores = project(&genotypes, &device, &reference, &matches, method, &run).unwrap();
 
+        let missing = Cohort::load(&genotypes, &device, &Wanted::default().missing_calls(), &run).unwrap();
+        let missing_calls = missing.missing_calls().unwrap();
         let wanted = Wanted::default()
             .pca(&components)
             .loadings()
             .grm(&relationships)
+            .missing_calls()
             .projection(&reference, &matches, method);
         // The cohort is loaded with all results wanted, and with none, onto one device and onto groups.
         let group = |names| Device::open(names).unwrap();
@@ -77,6 +80,9 @@ fn one_load_gives_what_each_result_is_by_itself() {
             let count = device.members().len().min(3);
             let is_shared = cohort.residency_reason().starts_with(&format!("on each of {count} devices"));
             assert_eq!(is_shared, count > 1, "{}", cohort.residency_reason());
+            assert_eq!(cohort.devices(), count);
+            assert!(cohort.missing_calls().is_none_or(|calls| calls == missing_calls));
+            assert_eq!(cohort.missing_calls().is_some(), kept);
             let together = cohort.pca(&components, &run).unwrap();
             assert_eq!((bits(&together), together.digest), (bits(&alone), alone.digest));
             assert_eq!(together.method, alone.method);

@@ -59,7 +59,6 @@ impl Mapped {
     fn add(&mut self, other: &Self) {
         self.swept.boxes += other.swept.boxes;
         self.swept.found += other.swept.found;
-        self.swept.stats.add(&other.swept.stats);
         self.covered += other.covered;
         self.made += other.made;
         self.decoded += other.decoded;
@@ -78,11 +77,12 @@ impl Sweep<'_> {
     ) -> Result<Swept> {
         self.device.has_one_kind(self.op)?;
         let total = self.elements()?;
-        let members = self.device.members().len();
-        let areas = if total > 0 { self.areas(&operation.tile(writer.tile_shape())) } else { Vec::new() };
+        let areas = if total > 0 { self.areas(operation, writer) } else { Vec::new() };
+        let group = self.device.first_members(areas.len());
+        let members = group.members().len();
         let areas = Mutex::new(areas);
         let next = || areas.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let counted = self.device.each_member(self.run, total, |_, device, run| {
+        let counted = group.each_member(self.run, total, |_, device, run| {
             let member = Sweep { array: Arc::clone(&self.array), device, run, ..self.clone() };
             let mut mapped = Mapped::new(member.swept(), if members > 1 { total } else { 0 });
             let mut retry = Retry::new(run.memory);
@@ -102,6 +102,7 @@ impl Sweep<'_> {
         })?;
         let mut mapped = Mapped::new(self.swept(), 0);
         counted.iter().for_each(|counted| mapped.add(counted));
+        mapped.swept.stats.add_members(counted.iter().map(|counted| &counted.swept.stats));
         let Mapped { mut swept, covered, made, decoded, .. } = mapped;
         swept.times_covered = covered as f64 / made.max(1) as f64;
         swept.times_decoded = decoded / total.max(1) as f64;
@@ -111,22 +112,52 @@ impl Sweep<'_> {
         Ok(swept)
     }
 
-    /// Returns the areas that the members of a group take: whole tiles along the axis that has the most, in descending order. For one device,
-    /// the whole array.
-    fn areas(&self, tile: &[u64]) -> Areas {
+    /// Returns the areas that the members of a group take, in descending order: whole tiles along one axis. For one device, the whole array. The
+    /// axis and the number of areas are those for which the member with most areas reads and computes least, with halos and with chunks that two
+    /// areas need.
+    fn areas(&self, operation: &dyn UntypedOperation, writer: &impl BoxWriter) -> Areas {
         let members = self.device.members().len() as u64;
+        if members == 1 {
+            return vec![self.within.clone()];
+        }
+        let tile = operation.tile(writer.tile_shape());
+        let chunks = self.array.chunk_shape();
+        let edges = |axis: usize, count: u64| {
+            let (Range { start, end }, tile) = (self.within[axis].clone(), tile[axis].max(1));
+            let tiles = (end - start).div_ceil(tile);
+            (0..=count).map(move |i| end.min(start + tile * (tiles * i / count)))
+        };
+        let cost = |axis: usize, count: u64| {
+            let Range { start, end } = self.within[axis];
+            let [before, after] = operation.halo(axis);
+            let chunk = chunks[axis].max(1);
+            let (mut read, mut decoded) = (0, 0);
+            for (from, to) in edges(axis, count).zip(edges(axis, count).skip(1)) {
+                let halo = from.saturating_sub(before).max(start)..to.saturating_add(after).min(end);
+                read += halo.end - halo.start;
+                decoded += halo.end.div_ceil(chunk) - halo.start / chunk;
+            }
+            let read = read as f64 / (end - start) as f64;
+            let decoded = decoded as f64 / (end.div_ceil(chunk) - start / chunk) as f64;
+            read.max(decoded) * count.div_ceil(members) as f64 / count as f64
+        };
         let tiles =
             |axis: usize| (self.within[axis].end - self.within[axis].start).div_ceil(tile[axis].max(1));
-        let axis = (0..self.within.len()).rev().max_by_key(|&axis| tiles(axis)).unwrap_or(0);
-        let (Range { start, end }, tiles) = (self.within[axis].clone(), tiles(axis).max(1));
-        let count = if members == 1 { 1 } else { (AREAS * members).min(tiles) };
-        let edge = |i: u64| end.min(start + tile[axis] * (tiles * i / count));
-        let area = |i: u64| {
+        let cuts = |axis: usize| (1..=AREAS).map(move |times| (axis, (times * members).min(tiles(axis))));
+        let cuts = (0..self.within.len()).flat_map(cuts).chain([(0, 1)]);
+        let best = cuts.min_by(|&(axis, count), &(other, than)| {
+            // As many areas as possible, so that members that are faster take more of them.
+            cost(axis, count).total_cmp(&(cost(other, than))).then(than.cmp(&count))
+        });
+        let (axis, count) = best.unwrap_or((0, 1));
+        let area = |(from, to)| {
             let mut area = self.within.clone();
-            area[axis] = edge(i)..edge(i + 1);
+            area[axis] = from..to;
             area
         };
-        (0..count).rev().map(area).collect()
+        let mut areas: Areas = edges(axis, count).zip(edges(axis, count).skip(1)).map(area).collect();
+        areas.reverse();
+        areas
     }
 
     /// Maps an area, in smaller boxes once the device is full.
@@ -195,9 +226,12 @@ impl Sweep<'_> {
         writer: &impl BoxWriter,
         kind: MemoryKind,
     ) -> Option<u64> {
-        let members = self.device.members().len() as u64;
+        let areas = self.areas(operation, writer);
         let (memory, each) = match kind {
-            MemoryKind::Host => (self.run.memory.host(0).device(u64::MAX), members),
+            MemoryKind::Host => {
+                let members = self.device.first_members(areas.len()).members().len() as u64;
+                (self.run.memory.host(0).device(u64::MAX), members)
+            }
             MemoryKind::Device => (self.run.memory.device(0).host(u64::MAX), 1),
         };
         let least = |area: &Vec<Range<u64>>| match self.box_plan(operation, writer, area, &memory) {
@@ -206,7 +240,7 @@ impl Sweep<'_> {
             }
             _ => None,
         };
-        self.areas(&operation.tile(writer.tile_shape())).iter().filter_map(least).max()
+        areas.iter().filter_map(least).max()
     }
 
     fn box_plan<W: BoxWriter>(
