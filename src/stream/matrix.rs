@@ -153,7 +153,7 @@ impl StoredMatrix {
         let first = |member: u64| rows.min(BLOCK * (blocks * member / members));
         let parts = self.device.each_member(run, rows, |i, device, run| {
             let [start, end] = [0, 1].map(|next| first(i as u64 + next));
-            let selected = Arc::new(Selection::new(OP, "rows", [start..end], rows)?);
+            let selected = Arc::new(Selection::new(OP, "rows", std::iter::once(start..end), rows)?);
             let convert = Arc::clone(self.plan.convert());
             let plan = Plan::of_rows(arrays.clone(), selected, None, convert, self.plan.block_rows())?;
             let (device, slots, stats) = (device.clone(), Slots::default(), Mutex::default());

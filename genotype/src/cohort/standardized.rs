@@ -39,7 +39,7 @@ impl Cohort {
         // Progress also counts the pass that loaded the genotypes.
         let place = self.place();
         let mut passes = place.kept.as_ref().map_or_else(Vec::new, PackedMatrix::passes);
-        let devices = passes.len().max(1) as u32;
+        let devices = u32::try_from(passes.len()).map_or(1, |devices| devices.max(1));
         if devices > 1 {
             passes = passes.into_iter().map(|each| self.timed(each, devices)).collect();
         } else {
