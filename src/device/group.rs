@@ -115,12 +115,13 @@ impl Device {
     /// The first error of a member; of budgets for the memory of all members together.
     ///
     /// ```
-    /// use teatime::{Device, Run, Tensor, linalg::sum};
+    /// use teatime::{Device, Run, Tensor, linalg::matmul};
     /// let group = Device::open("cpu,cpu")?;
-    /// let sums = group.each_member(&Run::default(), 2, |i, device, _| {
-    ///     sum(&Tensor::from_slice(device, &[i as f32, 1.0], &[2])?)
+    /// let squares = group.each_member(&Run::default(), 2, |i, device, _| {
+    ///     let x = Tensor::from_slice(device, &[i as f32 + 2.0], &[1, 1])?;
+    ///     matmul(&x, &x)?.read()
     /// })?;
-    /// assert_eq!(sums, [1.0, 2.0]);
+    /// assert_eq!(squares, [[4.0], [9.0]]);
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn each_member<T: Send>(
