@@ -283,8 +283,9 @@ impl Device {
         self.inner.driver.synchronize()
     }
 
-    /// True if both are one device (of groups, if their first devices are), so that their tensors can be used in one call. All handles of the CPU are one device, and so are devices
-    /// that were opened by one name with the same options. A device lent by an application is one device with its clones.
+    /// True if both are one device (of groups, if their first devices are), so that their tensors can be used in one call. All handles of the
+    /// CPU are one device, and so are devices that were opened by one name with the same options. A device lent by an application is one device
+    /// with its clones.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner) || self.shares_host_memory() && other.shares_host_memory()
     }

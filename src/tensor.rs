@@ -254,7 +254,7 @@ impl<T: Element> Tensor<T> {
             let row = self.bytes() / rows.max(1);
             // Four rows of any type end with a whole word.
             let step = (COPY / row.max(1)).next_multiple_of(4).max(4);
-            if self.bytes() <= COPY || rows <= step {
+            if rows <= step {
                 copy.upload_bytes(0, &self.download()?.bytes()?)?;
                 return Ok(copy);
             }

@@ -22,7 +22,7 @@ impl Device {
     /// Makes a group of devices: a handle of the first device, with which calls that can share their work among devices do so. Such calls say it
     /// where they say what they cost. All other calls, and tensors that are created with the handle, are on the first device.
     ///
-    /// Each member has a thread of the host of its own, and all members share the threads that decode. The host memory of a [`Run`] is for all
+    /// Each member has a thread of the host of its own. Cards that were opened with the same options share the threads that decode. The host memory of a [`Run`] is for all
     /// members together; its device memory is for each of them. Flags and timelines of a group's handle are those of all members.
     ///
     /// # Errors
@@ -195,13 +195,7 @@ impl Device {
         });
         let done: Vec<Result<T>> =
             done.into_iter().map(|done| done.unwrap_or_else(|panic| resume_unwind(panic))).collect();
-        let (made, failed): (Vec<_>, Vec<_>) = done.into_iter().partition(Result::is_ok);
-        let mut errors: Vec<Error> = failed.into_iter().filter_map(Result::err).collect();
-        let first = errors.iter().position(|error| !matches!(error, Error::Cancelled)).unwrap_or(0);
-        if errors.is_empty() {
-            return made.into_iter().collect();
-        }
-        Err(match errors.swap_remove(first) {
+        all_or_first_error(done).map_err(|error| match error {
             Error::Budget { memory: MemoryKind::Host, what, minimum, given, .. } => Error::Budget {
                 memory: MemoryKind::Host,
                 what,
@@ -211,6 +205,15 @@ impl Device {
             },
             error => error,
         })
+    }
+}
+
+/// Returns all results, or the first error, if possible one that is not of a member that was stopped because of another.
+fn all_or_first_error<T>(done: Vec<Result<T>>) -> Result<Vec<T>> {
+    let is_cause = |done: &Result<T>| matches!(done, Err(error) if !matches!(error, Error::Cancelled));
+    match done.iter().position(is_cause) {
+        Some(cause) => done.into_iter().skip(cause).collect(),
+        None => done.into_iter().collect(),
     }
 }
 

@@ -79,49 +79,47 @@ pub fn write_pairwise<T: Element, W: BoxWriter>(
     let (tile, counted) = (tile_shape(&writer, extents)?, shared.is_some());
     let is_lower = job.measure.is_lower();
     let needs = tile_needs(is_lower, tile, extents, counted);
-    let group = members_for(x.device(), &job, run, needs)?;
+    check_members(&job, &writer, run, needs)?;
     // Counts are written first, so that every written tile of distances has its counts.
     let writers = shared.into_iter().chain([writer]).collect();
     let tiles = Tiles::new(writers, is_lower && tile[0] == tile[1], extents[0], run)?;
-    on_members(
-        [Some(x), y],
-        &job,
-        (metric, options),
-        &group,
-        (run, needs),
-        &tiles,
-        |job, side, ranges, run| {
-            let rectangle = [ranges[0].clone(), ranges[1].clone()];
-            let Distances { distances, shared } = job.rectangle(rectangle, side, counted, run)?;
-            Ok(shared.into_iter().chain([distances]).collect())
-        },
-    )?;
+    on_members((x, y), &job, (metric, options), (run, needs), &tiles, |job, side, ranges, run| {
+        let rectangle = [ranges[0].clone(), ranges[1].clone()];
+        let Distances { distances, shared } = job.rectangle(rectangle, side, counted, run)?;
+        Ok(shared.into_iter().chain([distances]).collect())
+    })?;
     tiles.finish(x.device())
 }
 
-/// Returns the devices that share the tiles.
+/// Checks the devices and the memory before any tile is read.
 ///
 /// # Errors
-/// [`Error::Argument`] for devices of different kinds, [`Error::Budget`] if a tile does not fit: before any tile is read.
-fn members_for<T: Element>(device: &Device, job: &Job<'_, T>, run: &Run, needs: Needs) -> Result<Device> {
+/// [`Error::Argument`] for devices of different kinds, [`Error::Budget`] if a tile does not fit.
+fn check_members<T: Element>(
+    job: &Job<'_, T>,
+    writer: &impl BoxWriter,
+    run: &Run,
+    needs: Needs,
+) -> Result<()> {
+    let device = &job.measure.device;
     device.has_one_kind("write distances")?;
-    device.each_member(run, 0, |_, _, run| job.measure.side(needs, &run.memory))?;
-    Ok(device.clone())
+    let members = device.first_members(to_usize(grid(writer).iter().product()));
+    members.each_member(run, 0, |_, _, run| job.measure.side(needs, &run.memory)).map(drop)
 }
 
-/// Computes tiles on each member of a group with `make`, which gets the side of a block. Each member but those on the host has a copy of x and y.
+/// Computes tiles on each member of the group of x with `make`, which gets the side of a block. Each member but those on the host has a copy of
+/// x and y.
 fn on_members<T: Element, W: BoxWriter>(
-    [x, y]: [Option<&Tensor<T>>; 2],
+    (x, y): (&Tensor<T>, Option<&Tensor<T>>),
     first: &Job<'_, T>,
     (metric, options): (Metric, &Options),
-    group: &Device,
     (run, needs): (&Run, Needs),
     tiles: &Tiles<W>,
     make: impl Fn(&Job<'_, T>, u64, &[Range<u64>], &Run) -> Result<Vec<Matrix>> + Sync,
 ) -> Result<()> {
     // A member without a tile does nothing, and divides no memory.
-    let group = group.first_members(to_usize(tiles.count() - tiles.found));
-    group.each_member(run, tiles.rows, |i, device, run| {
+    let members = x.device().first_members(to_usize(tiles.count() - tiles.found));
+    members.each_member(run, tiles.rows, |i, device, run| {
         let write = |job: &Job<'_, T>| {
             let side = job.measure.side(needs, &run.memory)?;
             tiles.write(i, device, run, |ranges, run| make(job, side, ranges, run))
@@ -129,14 +127,13 @@ fn on_members<T: Element, W: BoxWriter>(
         if i == 0 {
             return write(first);
         }
-        let copied = |x: Option<&Tensor<T>>| match x {
-            Some(x) if !x.device().is_same(device) => x.to_device(device).map(Some),
-            _ => Ok(None),
+        let copied = |x: &Tensor<T>| match x.device().is_same(device) {
+            true => Ok(None),
+            false => x.to_device(device).map(Some),
         };
-        let copies = [copied(x)?, copied(y)?];
-        let [x, y] = [(x, &copies[0]), (y, &copies[1])]
-            .map(|(x, copy)| x.map(|x| copy.as_ref().unwrap_or(x).seen_from(device)));
-        let x = x.expect("x should be given");
+        let (x_copy, y_copy) = (copied(x)?, y.map(copied).transpose()?.flatten());
+        let x = x_copy.as_ref().unwrap_or(x).seen_from(device);
+        let y = y.map(|y| y_copy.as_ref().unwrap_or(y).seen_from(device));
         write(&Job::new(&x, y.as_deref(), metric, options)?)
     })?;
     Ok(())
@@ -181,21 +178,13 @@ pub fn write_condensed<T: Element, W: BoxWriter>(
     let m = job.extents()[0];
     let tile = tile_shape(&writer, [condensed_len(m) as u64])?;
     let needs = Needs::host(3 * 8) * tile[0].min(writer.shape()[0]);
-    let group = members_for(x.device(), &job, run, needs)?;
+    check_members(&job, &writer, run, needs)?;
     let tiles = Tiles::new(vec![writer], false, m as u64, run)?;
-    on_members(
-        [Some(x), None],
-        &job,
-        (metric, options),
-        &group,
-        (run, needs),
-        &tiles,
-        |job, side, pairs, run| {
-            let pairs = to_usize(pairs[0].start)..to_usize(pairs[0].end);
-            let count = pairs.len();
-            Ok(vec![Matrix::from_vec(job.condensed(pairs, side, run)?, 1, count)?])
-        },
-    )?;
+    on_members((x, None), &job, (metric, options), (run, needs), &tiles, |job, side, pairs, run| {
+        let pairs = to_usize(pairs[0].start)..to_usize(pairs[0].end);
+        let count = pairs.len();
+        Ok(vec![Matrix::from_vec(job.condensed(pairs, side, run)?, 1, count)?])
+    })?;
     tiles.finish(x.device())
 }
 
@@ -216,14 +205,18 @@ struct Tiles<W> {
     taken: Mutex<(Vec<bool>, u64)>,
 }
 
+/// Returns the number of tiles along each axis.
+fn grid(writer: &impl BoxWriter) -> Vec<u64> {
+    writer.shape().iter().zip(writer.tile_shape()).map(|(extent, tile)| extent.div_ceil(tile)).collect()
+}
+
 /// A tile to compute: its range along each axis, and those of its mirrored tile if that is to be written too.
 type Tile = (Vec<Range<u64>>, Option<Vec<Range<u64>>>);
 
 impl<W: BoxWriter> Tiles<W> {
     /// Finds the tiles that are written already, which are those that all writers have.
     fn new(writers: Vec<W>, is_mirrored: bool, rows: u64, run: &Run) -> Result<Self> {
-        let (shape, tile) = (writers[0].shape().to_vec(), writers[0].tile_shape());
-        let grid: Vec<u64> = shape.iter().zip(&tile).map(|(extent, tile)| extent.div_ceil(*tile)).collect();
+        let (shape, tile, grid) = (writers[0].shape().to_vec(), writers[0].tile_shape(), grid(&writers[0]));
         let mut tiles =
             Self { writers, is_mirrored, shape, tile, grid, rows, found: 0, taken: Mutex::default() };
         let mut written = vec![false; to_usize(tiles.count())];

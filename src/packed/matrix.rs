@@ -199,9 +199,9 @@ impl PackedMatrix {
     /// `entries`: (rows, columns) of 0, 1 and 2.
     ///
     /// # Errors
-    /// [`Error::Argument`] for any other value, with the row, since there is no code for a missing entry; the matrix then stays unchanged.
-    /// [`Error::Argument`] for a matrix on several devices; [`Error::Shape`], [`Error::WrongDevice`]; [`Error::Limit`] when a row does not fit a binding, or the packed rows do not fit a buffer;
-    /// [`Error::OutOfMemory`].
+    /// [`Error::Argument`] for any other value, with the row, since there is no code for a missing entry, and for a matrix on several devices;
+    /// the matrix then stays unchanged. [`Error::Shape`], [`Error::WrongDevice`]; [`Error::Limit`] when a row does not fit a binding, or the packed
+    /// rows do not fit a buffer; [`Error::OutOfMemory`].
     pub fn push(&mut self, entries: &Tensor<u8>) -> Result<()> {
         let op = "PackedMatrix::push";
         let [rows, columns] = entries.matrix(op)?;

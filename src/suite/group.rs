@@ -96,6 +96,7 @@ fn swept(device: &Device) {
         let (swept, threads) = of(Pairs { meet, ..Pairs::default() }, &group, &run).unwrap();
         assert_eq!(read::<f32>(&path), expected, "{count}");
         assert!((meet..=count).contains(&threads) && swept.found == 0, "{threads} {swept:?}");
+        assert_eq!(swept.devices, threads);
         assert!(
             swept.boxes >= whole.boxes && swept.times_decoded < 3.0 && swept.times_covered < 3.0,
             "{swept:?}"

@@ -77,7 +77,7 @@ impl Task<'_> {
         input.stored.files.check()?;
         let shape: Vec<String> = input.stored.array.shape().iter().map(ToString::to_string).collect();
         let size = format!("{} of {}", shape.join(" x "), input.stored.type_name());
-        report.devices = usize::MAX;
+        report.devices = F::swept(&made).devices;
         report.head((&device, &output), (written.memory, written.stats), &input.stored.path, &size);
         self.describe(&mut report, &input, (&filter, &made));
         report.seconds();

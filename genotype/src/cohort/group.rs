@@ -1,10 +1,6 @@
 //! Loading onto the members of a group of devices: each reads, counts and keeps some of the variants.
 
-use teatime::{
-    Device, Error, Result, Run,
-    packed::PackedMatrix,
-    stream::{Digests, StreamStats},
-};
+use teatime::{Device, Error, Result, Run, packed::PackedMatrix, stream::StreamStats};
 
 use super::{
     Cohort, Sums,
@@ -116,7 +112,7 @@ impl Cohort {
         };
         // If a member has kept nothing, later passes read the store.
         let kept = is_kept.then(|| PackedMatrix::join(group, kept)).transpose()?;
-        let read = Read { stats, digests: None::<Digests> };
+        let read = Read { stats, digests: None };
         let cohort = Self::finish(plan, sums, kept, Some(read))?;
         Ok(Self { missing_calls: missing, devices: count, ..cohort })
     }
@@ -146,13 +142,7 @@ impl Loaded {
         part: &Part,
         run: &Run,
     ) -> Result<Self> {
-        let host_rows = match plan.allowance.residency {
-            Residency::Device => Some(None),
-            Residency::Host => Some(Some(plan.allowance.host_rows)),
-            Residency::Store => None,
-        };
-        let (device, samples) = (&plan.reader.device, plan.reader.samples());
-        let mut kept = host_rows.map(|rows| PackedMatrix::in_panels(device, samples, rows));
+        let mut kept = plan.place();
         let read = plan.read_part(genotypes, wanted, &part.rows, run, &mut |panel, _| {
             kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
         })?;

@@ -161,12 +161,7 @@ impl Cohort {
             }
             // `made` is started at the first panel, while the next panels are read.
             let mut made = None;
-            let host_rows = match plan.allowance.residency {
-                Residency::Device => Some(None),
-                Residency::Host => Some(Some(plan.allowance.host_rows)),
-                Residency::Store => None,
-            };
-            let mut kept = host_rows.map(|rows| PackedMatrix::in_panels(device, plan.reader.samples(), rows));
+            let mut kept = plan.place();
             let read = sums.read(&plan, run, &mut |panel, stats| {
                 let made = match &mut made {
                     Some(made) => made,
@@ -312,8 +307,7 @@ impl Cohort {
 
     /// Returns the memory that the genotypes take where they stay.
     pub(super) fn kept(&self) -> Needs {
-        let members = self.place().kept.as_ref().map_or(1, |kept| kept.passes().len() as u64);
-        Memory::kept(&self.reader, self.residency(), members)
+        Memory::kept(&self.reader, self.residency(), self.devices as u64)
     }
 
     /// Returns the settings of a pass over the store that takes `needs` in addition to what is held.

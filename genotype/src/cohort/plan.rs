@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
-use teatime::{Device, Error, Needs, Result, Run, linalg::SignRule, packed::MAX_ENTRIES};
+use teatime::{
+    Device, Error, Needs, Result, Run,
+    linalg::SignRule,
+    packed::{MAX_ENTRIES, PackedMatrix},
+};
 
 use super::{missing::MissingSums, standardized};
 #[cfg(doc)]
@@ -15,6 +19,7 @@ use crate::{
     pair_sums::{self, PairAccumulator},
     project::{Match, Matched, ProjectMethod, ProjectionSums, ReferenceLoadings},
     reader::Reader,
+    residency::Residency,
     scaler::ScaleRule,
     source::Genotypes,
 };
@@ -291,6 +296,19 @@ impl LoadPlan {
             standardized::prepare(&reader, columns(genotypes.samples(), options), allowance.reading)?;
         }
         Ok(Self { reader, memory, pairs, shares_sums, choice, allowance, later_passes, again })
+    }
+}
+
+impl LoadPlan {
+    /// Returns the empty place for the panels, if genotypes stay in memory.
+    pub(super) fn place(&self) -> Option<PackedMatrix> {
+        let Self { reader, allowance, .. } = self;
+        let host_rows = match allowance.residency {
+            Residency::Device => None,
+            Residency::Host => Some(allowance.host_rows),
+            Residency::Store => return None,
+        };
+        Some(PackedMatrix::in_panels(&reader.device, reader.samples(), host_rows))
     }
 }
 

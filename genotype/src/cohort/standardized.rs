@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use teatime::{
     Result,
-    packed::{PackedMatrix, PackedProduct, PanelMap, PanelPass},
+    packed::{PackedProduct, PanelMap, PanelPass},
 };
 
 use super::{Cohort, lock};
@@ -38,13 +38,12 @@ impl Cohort {
         });
         // Progress also counts the pass that loaded the genotypes.
         let place = self.place();
-        let mut passes = place.kept.as_ref().map_or_else(Vec::new, PackedMatrix::passes);
-        let devices = u32::try_from(passes.len()).map_or(1, |devices| devices.max(1));
-        if devices > 1 {
-            passes = passes.into_iter().map(|each| self.timed(each, devices)).collect();
-        } else {
-            passes = vec![Box::new(|pass, sink| self.each_panel(&pass.among(1, 1), reading, sink))];
-        }
+        let passes: Vec<Box<PanelPass<'_>>> = match &place.kept {
+            Some(kept) if self.devices > 1 => {
+                kept.passes().into_iter().map(|each| self.timed(each)).collect()
+            }
+            _ => vec![Box::new(|pass, sink| self.each_panel(&pass.among(1, 1), reading, sink))],
+        };
         let done = work(&PanelMap {
             device: &reader.device,
             shape: [reader.variants(), rule.samples],
@@ -59,7 +58,8 @@ impl Cohort {
     }
 
     /// Returns a member's pass, with its share of the time.
-    fn timed<'a>(&'a self, each: Box<PanelPass<'a>>, devices: u32) -> Box<PanelPass<'a>> {
+    fn timed<'a>(&'a self, each: Box<PanelPass<'a>>) -> Box<PanelPass<'a>> {
+        let devices = u32::try_from(self.devices).unwrap_or(u32::MAX);
         Box::new(move |pass, sink| {
             let (pass, started) = (&pass.among(1, 1), Instant::now());
             pass.tell(0)?;

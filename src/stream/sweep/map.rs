@@ -104,6 +104,7 @@ impl Sweep<'_> {
         counted.iter().for_each(|counted| mapped.add(counted));
         mapped.swept.stats.add_members(counted.iter().map(|counted| &counted.swept.stats));
         let Mapped { mut swept, covered, made, decoded, .. } = mapped;
+        swept.devices = counted.iter().filter(|counted| counted.swept.boxes > 0).count().max(1);
         swept.times_covered = covered as f64 / made.max(1) as f64;
         swept.times_decoded = decoded / total.max(1) as f64;
         if let [only] = &counted[..] {

@@ -36,6 +36,8 @@ pub struct Swept {
     pub boxes: u64,
     /// The number of boxes that were already written.
     pub found: u64,
+    /// The number of devices that computed boxes: members of a [group](Device::group).
+    pub devices: usize,
     /// The number of elements that were read, including halos, per computed element.
     pub times_covered: f64,
     /// The average number of times that a chunk was decoded.
@@ -285,7 +287,7 @@ impl<'a> Sweep<'a> {
     /// Returns counts of zero, with the memory of the run.
     fn swept(&self) -> Swept {
         let (memory, stats) = (self.run.memory.planned(self.device), StreamStats::default());
-        Swept { boxes: 0, found: 0, times_covered: 0.0, times_decoded: 0.0, memory, stats }
+        Swept { boxes: 0, found: 0, devices: 1, times_covered: 0.0, times_decoded: 0.0, memory, stats }
     }
 
     /// Returns the number of elements to compute.
