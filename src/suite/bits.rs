@@ -1,7 +1,5 @@
 //! Tests of packing and unpacking codes.
 
-use std::{fs, path::Path};
-
 use half::f16;
 
 use super::{data::values, device_tests};
@@ -273,18 +271,19 @@ fn what_is_behind_the_values(device: &Device) {
     }
 }
 
-/// Returns the bytes of a file that numpy made.
-pub(super) fn fixture(name: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/bits").join(name)).unwrap()
-}
+/// The values that numpy packed, and what it made of them, for each width. They are in this program, which may run where no file is.
+const VALUES: &[u8] = include_bytes!("../../tests/fixtures/bits/values");
+const PACKED: [&[u8]; 3] = [
+    include_bytes!("../../tests/fixtures/bits/packed1"),
+    include_bytes!("../../tests/fixtures/bits/packed2"),
+    include_bytes!("../../tests/fixtures/bits/packed4"),
+];
 
 fn as_numpy_packs(device: &Device) {
-    let (values, len) = (fixture("values"), 61);
-    for width in Width::ALL {
-        let codes: Vec<u8> = values.iter().map(|value| value & (width.codes() - 1) as u8).collect();
-        let bytes = fixture(&format!("packed{}", width.bits()));
-        assert_eq!(pack(&tensor(device, &codes, len), width, &PLAIN).unwrap().read().unwrap(), bytes);
-        let bytes = tensor(device, &bytes, bytes.len() / 7);
+    for (width, bytes) in Width::ALL.into_iter().zip(PACKED) {
+        let codes: Vec<u8> = VALUES.iter().map(|value| value & (width.codes() - 1) as u8).collect();
+        assert_eq!(pack(&tensor(device, &codes, 61), width, &PLAIN).unwrap().read().unwrap(), bytes);
+        let bytes = tensor(device, bytes, bytes.len() / 7);
         assert_eq!(unpack::<u8>(&bytes, 61, width, None).unwrap().read().unwrap(), codes);
     }
 }

@@ -67,7 +67,7 @@ fn check<const N: usize>(
                 <= units(i) * f64::from(f32::EPSILON) * expected.abs() + f64::from(f32::MIN_POSITIVE);
             found == near || found.is_nan() && near.is_nan() || near.is_finite() && close
         };
-        let taken = given.map(|x| if x.abs() < least { 0.0 } else { x });
+        let taken = given.map(|x| if x.abs() < least { 0.0_f64.copysign(x) } else { x });
         assert!(same(of(given)) || same(of(taken)), "{what}: {found:e} of {given:?} at {i}");
     }
 }

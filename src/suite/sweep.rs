@@ -4,7 +4,7 @@ use std::{
     ops::Range,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -27,23 +27,25 @@ device_tests! { mapped, folded, refused, types, faults_of_operations, full_devic
 
 /// Computes each element minus its predecessor along the first axis, minus the element two places later along the last. The first axis wraps around;
 /// beyond the end of the last axis, elements are 0.
-struct Neighbors {
+struct Neighbors<'a> {
     /// The function that is called for each box, with its index.
-    each: fn(u32, &Place) -> Result<()>,
+    each: &'a Each<'a>,
     count: AtomicU32,
 }
 
-impl Neighbors {
-    fn new(each: fn(u32, &Place) -> Result<()>) -> Self {
+type Each<'a> = dyn Fn(u32, &Place) -> Result<()> + Sync + 'a;
+
+impl<'a> Neighbors<'a> {
+    fn new(each: &'a Each<'a>) -> Self {
         Self { each, count: AtomicU32::new(0) }
     }
 
     fn plain() -> Self {
-        Self::new(|_, _| Ok(()))
+        Self::new(&|_, _| Ok(()))
     }
 }
 
-impl BoxOperation for Neighbors {
+impl BoxOperation for Neighbors<'_> {
     type Input = f32;
     type Output = f32;
 
@@ -222,23 +224,23 @@ fn refused(device: &Device) {
 fn faults_of_operations(device: &Device) {
     let array = stored(&elements().0, &SHAPE, &CHUNK);
     let folder = tempfile::tempdir().unwrap();
-    let map = |name: &str, each, run: &Run| {
+    let map = |name: &str, each: &Each<'_>, run: &Run| {
         let operation = Neighbors::new(each);
         Sweep::new(&array, device, run)
             .map(&operation, writer(&folder.path().join(name)).unwrap())
             .unwrap_err()
     };
-    let Error::Budget { minimum, .. } = map("none", |_, _| Ok(()), &within(10)) else { panic!("no budget") };
+    let Error::Budget { minimum, .. } = map("none", &|_, _| Ok(()), &within(10)) else { panic!("no budget") };
     let run = within(minimum);
     let error =
-        map("fails", |n, _| if n < 3 { Ok(()) } else { Err(Error::argument("own", "x", "no")) }, &run);
+        map("fails", &|n, _| if n < 3 { Ok(()) } else { Err(Error::argument("own", "x", "no")) }, &run);
     assert!(matches!(error, Error::Argument { op: "own", .. }), "{error}");
-    let error = map("panics", |n, _| if n < 3 { Ok(()) } else { panic!("on purpose") }, &run).to_string();
+    let error = map("panics", &|n, _| if n < 3 { Ok(()) } else { panic!("on purpose") }, &run).to_string();
     assert!(error.contains("`operation`: panicked at the box ["), "{error}");
     let mut sum = Sum::new(|_| panic!("on purpose"));
     assert_refused(Sweep::new(&array, device, &run).fold(&mut [&mut sum]), &["]: on purpose"]);
     run.cancel.cancel();
-    assert!(matches!(map("cancelled", |_, _| Ok(()), &run), Error::Cancelled));
+    assert!(matches!(map("cancelled", &|_, _| Ok(()), &run), Error::Cancelled));
     assert_err!(Sweep::new(&array, device, &run).fold(&mut [&mut Sum::new(|_| Ok(()))]), Error::Cancelled);
 }
 
@@ -256,17 +258,23 @@ fn full_devices(device: &Device) {
     let (array, expected) = (stored(&stored_as, &SHAPE, &CHUNK), expected(&real));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.npy");
-    let map = |each, run: &Run| {
+    let map = |each: &Each<'_>, run: &Run| {
         // The writer counts the written elements, and requires each element once.
         let writer = NpyWriter::create(&path, StoredType::F32, &SHAPE).unwrap();
         Sweep::new(&array, device, run).map(&Neighbors::new(each), writer)
     };
-    let Err(Error::Budget { minimum, .. }) = map(|_, _| Ok(()), &within(10)) else { panic!("no budget") };
-    assert_err!(map(|_, place| full(0, place), &Run::default()), Error::OutOfMemory { .. });
+    let Err(Error::Budget { minimum, .. }) = map(&|_, _| Ok(()), &within(10)) else { panic!("no budget") };
+    assert_err!(map(&|_, place| full(0, place), &Run::default()), Error::OutOfMemory { .. });
     for run in [Run::default(), within(4 * minimum)] {
-        let whole = map(|_, _| Ok(()), &run).unwrap();
-        let large = map(|_, place| full(600, place), &run);
-        let third = map(|number, place| full(if number == 2 { 0 } else { u64::MAX }, place), &run);
+        // The largest boxes depend on the device's threads.
+        let largest = AtomicU64::new(0);
+        let noted = |_: u32, place: &Place| {
+            largest.fetch_max(place.shape.iter().product(), Relaxed);
+            Ok(())
+        };
+        let whole = map(&noted, &run).unwrap();
+        let large = map(&|_, place| full(largest.load(Relaxed) - 1, place), &run);
+        let third = map(&|number, place| full(if number == 2 { 0 } else { u64::MAX }, place), &run);
         let mut sum = Sum::new(|place| full(600, place));
         let threes = stored(&[3u8; 5 * 33 * 48], &SHAPE, &CHUNK);
         let folded = Sweep::new(&threes, device, &run).fold(&mut [&mut sum]);
