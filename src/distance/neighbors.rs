@@ -192,7 +192,13 @@ impl NearestSoFar {
 
     /// Returns the memory of the results: a distance and an index for each neighbor, twice for sorting, and a constant for each observation.
     pub fn needs(observations: u64, k: u64) -> Needs {
-        (Needs::host(32) * k + Needs::host(40)) * observations
+        let [lists, results] = Self::lists_and_results(observations, k);
+        lists + results
+    }
+
+    /// Returns the memory of the lists, and that of the results that [`finish`](Self::finish) makes of them.
+    pub(super) fn lists_and_results(observations: u64, k: u64) -> [Needs; 2] {
+        [(Needs::host(16) * k + Needs::host(40)) * observations, Needs::host(16) * k * observations]
     }
 
     /// Takes the distances between observations from `row` on and observations from `column` on, (rows, columns). Each distance counts for both

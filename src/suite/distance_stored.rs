@@ -199,7 +199,7 @@ fn nearest_within_any_budget(device: &Device) {
         (11, None, 300, Metric::KlDivergence, Missing::Propagate, false),
         (7, Some(5), 300, Metric::Correlation, Missing::Propagate, true),
         (5, Some(9), 300, Metric::InnerProduct, Missing::Propagate, false),
-        (1500, None, 3, Metric::Euclidean, Missing::Propagate, false),
+        (1500, None, 64, Metric::Euclidean, Missing::Propagate, false),
         (1500, Some(40), 3, Metric::Correlation, Missing::Propagate, false),
         (9, None, 0, Metric::CityBlock, Missing::Propagate, false),
         (9, None, 0, Metric::CityBlock, Missing::Propagate, true),
@@ -257,7 +257,7 @@ fn nearest_within_any_budget(device: &Device) {
                 })
                 .sum::<u64>()
         );
-        // Boxes have one observation, then more; with many observations, they are larger than a tile.
+        // Boxes have one observation, then more; with many observations, a tile, and then more.
         let budgets: Vec<Budget> = if n < 100 {
             let enough = raised(&find).0;
             let more = |bytes: Option<u64>, times| bytes.map(|bytes| bytes * times / 8);
@@ -273,18 +273,22 @@ fn nearest_within_any_budget(device: &Device) {
                 );
             }
             [8, 10, 16].map(budget).into()
+        } else if device.shares_host_memory() {
+            let larger = (900..1100).step_by(25).map(|host| Budget::default().host(host << 10));
+            [raised(&find).0].into_iter().chain(larger).collect()
         } else {
-            [[446, 97], [530, 105]]
-                .map(|[host, of_device]| Budget::default().host(host << 10).device(of_device << 10))
-                .into()
+            [97, 105].map(|of_device| Budget::default().host(530 << 10).device(of_device << 10)).into()
         };
-        let mut most = 0;
+        let (mut most, mut last) = (0, 0);
         for memory in &budgets {
             let found = find(&Run::default().memory(*memory)).unwrap();
             same(&found.nearest);
             most = most.max(found.stats.chunks);
+            last = if *memory == budgets[0] { 0 } else { last.max(found.stats.chunks) };
         }
         assert!(most > all.stats.chunks || n == 9, "{most} of {n}");
+        let few = n < 100 || others.is_some() || !device.shares_host_memory();
+        assert!(few || last > all.stats.chunks, "boxes larger than a tile of {n}: {last} of {most}");
         let stopped = find(&told(|status| status.pass == 1).0.memory(budgets[0]));
         assert!(n < 100 || others.is_some() || matches!(stopped, Err(Error::Cancelled)));
     }

@@ -4,7 +4,7 @@ use std::{mem::take, ops::Range, sync::Arc, time::Instant};
 
 use super::reading::{OBSERVATION, Plans, StoredOperands, largest_that_fits};
 use crate::{
-    Budget, Element, Error, Needs, Result, Run, Status, Tensor,
+    Budget, Device, Element, Error, Needs, Result, Run, Status, Tensor,
     distance::{
         Metric, NearestSoFar, Neighbors,
         job::{Measure, Pipeline, most},
@@ -73,7 +73,7 @@ impl<'a> BoxSearch<'a> {
         let (device, tile) = (&measure.device, u64::from(TILE));
         let observations = reading.observations();
         let tables = Needs::device(if measure.wide { 24 } else { 12 }) * observations;
-        let [kept, pair] = needs(&measure, (extents, k, on_device));
+        let [kept, results, pair] = needs(&measure, (extents, k, on_device));
         let known = kept + Needs::host(OBSERVATION) * observations + tables;
         let of_observation = reading.features.saturating_mul(reading.staged.size()).max(1);
         let largest = reading.counts.iter().copied().max().unwrap_or(0).max(1);
@@ -86,11 +86,13 @@ impl<'a> BoxSearch<'a> {
             let most = |size: fn(&Plan) -> u64| plans.iter().map(size).max().unwrap_or(0);
             let (block, chunks) = (most(Plan::block_bytes), most(Plan::largest_need));
             // At least five boxes stay if they are larger than a tile: with fewer, reading would take longer than computing.
-            let (least, pairs) = if of_box > tile { (5, tile * tile) } else { (1, 1) };
+            let (least, side) = (if of_box > tile { 5 } else { 1 }, of_box.min(good_side(device)));
+            let pairs = side * side;
             let boxes = observations.div_ceil(of_box) + 1;
             let of_boxes = Needs::device(block) * (least + PASSING) + TRACKING * boxes;
             let staged = Needs::host(block) * 2 + Needs::host(chunks);
-            let rest = run.memory.fit(device, known + of_boxes + staged + pair * pairs)?;
+            // Boxes and pairs are freed before results are made.
+            let rest = run.memory.fit(device, known + (of_boxes + staged + pair * pairs).max(results))?;
             Ok((plans, of_box, block, least, pairs, rest.left(device)))
         })?;
         // A third of the memory goes to pairs, an eighth of the host's to chunks, and the rest to boxes.
@@ -300,13 +302,20 @@ impl<'a> BoxSearch<'a> {
     }
 }
 
-/// Returns the memory of the results and the nearest so far, and that of a pair in a block.
-fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> [Needs; 2] {
-    let [kept, pair] = match on_device {
-        true => measure.search_needs(extents, k),
-        false => [Needs::default(), measure.pair_needs()],
-    };
-    [kept + NearestSoFar::needs(extents[0], k), pair]
+/// Returns the memory of the nearest so far, what results take in addition, and that of a pair in a block.
+fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> [Needs; 3] {
+    if on_device {
+        let [kept, pair] = measure.search_needs(extents, k);
+        return [kept, NearestSoFar::needs(extents[0], k), pair];
+    }
+    let [lists, results] = NearestSoFar::lists_and_results(extents[0], k);
+    [lists, results, measure.pair_needs()]
+}
+
+/// The number of observations along each side of a block of pairs with which computing takes little longer than with the largest blocks. A
+/// block of one tile takes five times as long on the host.
+fn good_side(device: &Device) -> u64 {
+    most(device) / 2
 }
 
 /// Returns the k nearest neighbors, as [`neighbors`] does if all observations fit the device.
@@ -322,7 +331,8 @@ pub(super) fn nearest<T: Element>(
     let (measure, k) = (reading.measure::<T>()?, k as u64);
     let extents = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
     let on_device = measure.finds_nearest(extents, k);
-    let [kept, pair] = needs(&measure, (extents, k, on_device));
+    let [kept, results, pair] = needs(&measure, (extents, k, on_device));
+    let kept = kept + results;
     let loaded = reading.to_load(&run.memory, kept + pair);
     let side = loaded.and_then(|(_, rest)| measure.side_of(pair, kept, &rest));
     let resident = |stats: &mut StreamStats| {
@@ -333,7 +343,9 @@ pub(super) fn nearest<T: Element>(
         stats.compute += started.elapsed();
         result
     };
-    if side.as_ref().is_ok_and(|&side| side >= u64::from(TILE)) {
+    // Smaller blocks would take longer than reading boxes again.
+    let good = good_side(&reading.device).min(extents[0].max(extents[1]));
+    if side.as_ref().is_ok_and(|&side| side >= good) {
         return resident(stats);
     }
     let boxes = |measure, on_device| BoxSearch::within(reading, measure, (extents, k, on_device), run);
@@ -343,10 +355,35 @@ pub(super) fn nearest<T: Element>(
         planned => planned,
     };
     match (planned, side) {
+        (Ok(search), Ok(side)) if search.side <= side => resident(stats),
         (Ok(search), _) => search.find::<T>(stats),
         // Small blocks of pairs are better than failing.
         (Err(Error::Budget { .. }), Ok(_)) => resident(stats),
         (Err(error), Err(of_all)) => Err(error.or_of_less_memory(of_all)),
         (Err(error), _) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ChunkedArray, distance::Options, openings::cpu, store::MemoryArray};
+
+    /// Whatever memory there is, boxes are not so large that little is left for blocks of pairs.
+    #[test]
+    fn blocks_are_large() {
+        let x = MemoryArray::new("x", &[0u8; 30_000 * 64], &[30_000, 64], &[1000, 64]).unwrap();
+        let x: Arc<dyn ChunkedArray> = Arc::new(x);
+        let reading = StoredOperands::new(&x, None, Metric::Cosine, &Options::default(), cpu()).unwrap();
+        let mut whole = 0;
+        for memory in (1..120).map(|quarter| quarter << 18) {
+            let run = Run { memory: Budget::default().host(memory), ..Run::default() };
+            let measure = reading.measure::<u8>().unwrap();
+            let Ok(search) = BoxSearch::within(&reading, measure, ([30_000; 2], 10, false), &run) else { continue };
+            let good = search.of_box.min(good_side(cpu()));
+            assert!(search.side >= good, "{memory}: {} of boxes of {}", search.side, search.of_box);
+            whole += usize::from(good == good_side(cpu()));
+        }
+        assert!(whole > 20, "{whole}");
     }
 }
