@@ -139,10 +139,10 @@ pub fn pairwise_stored<A: SharedArray>(
 /// is enough when the device holds few observations at a time.
 ///
 /// # Cost
-/// As [`neighbors`](fn@super::neighbors). Arrays are read once if the device holds all elements. Otherwise a first pass reads and prepares them. In a
-/// second pass, the device holds as many observations of `x` as memory allows while the other observations are read (only the preceding ones if
-/// the metric is symmetric). The second pass reads the arrays once, or half, for each such share of `x`. The host holds all chunks that overlap
-/// the observations being read: if chunks are long and have few features, the chunks of all features.
+/// As [`neighbors`](fn@super::neighbors). Arrays are read once if the device holds all elements beside a large block of pairs. Otherwise a first
+/// pass reads and prepares them. In a second pass, the device holds as many observations of `x` as memory allows while the other observations
+/// are read (only the preceding ones if the metric is symmetric). The second pass reads the arrays once, or half, for each such share of `x`. The
+/// host holds all chunks that overlap the observations being read: if chunks are long and have few features, the chunks of all features.
 ///
 /// ```
 /// use std::sync::Arc;

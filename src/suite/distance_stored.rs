@@ -257,7 +257,7 @@ fn nearest_within_any_budget(device: &Device) {
                 })
                 .sum::<u64>()
         );
-        // Boxes have one observation, then more; with many observations, a tile, and then more.
+        // A box has one observation, then more; of many observations, it is as large as a tile, and on the host then larger.
         let budgets: Vec<Budget> = if n < 100 {
             let enough = raised(&find).0;
             let more = |bytes: Option<u64>, times| bytes.map(|bytes| bytes * times / 8);
@@ -274,6 +274,7 @@ fn nearest_within_any_budget(device: &Device) {
             }
             [8, 10, 16].map(budget).into()
         } else if device.shares_host_memory() {
+            // Boxes of a tile all stay up to some 965 KiB; then, boxes of two tiles fit, and not all stay.
             let larger = (900..1100).step_by(25).map(|host| Budget::default().host(host << 10));
             [raised(&find).0].into_iter().chain(larger).collect()
         } else {

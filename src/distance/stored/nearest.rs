@@ -91,7 +91,7 @@ impl<'a> BoxSearch<'a> {
             let boxes = observations.div_ceil(of_box) + 1;
             let of_boxes = Needs::device(block) * (least + PASSING) + TRACKING * boxes;
             let staged = Needs::host(block) * 2 + Needs::host(chunks);
-            // Boxes and pairs are freed before results are made.
+            // Staging and the host's part of pairs are freed before results are made.
             let rest = run.memory.fit(device, known + (of_boxes + staged + pair * pairs).max(results))?;
             Ok((plans, of_box, block, least, pairs, rest.left(device)))
         })?;
@@ -302,18 +302,22 @@ impl<'a> BoxSearch<'a> {
     }
 }
 
-/// Returns the memory of the nearest so far, what results take in addition, and that of a pair in a block.
+/// Returns the memory of the nearest so far, what results take besides once pairs are computed, and that of a pair in a block.
 fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> [Needs; 3] {
-    if on_device {
-        let [kept, pair] = measure.search_needs(extents, k);
-        return [kept, NearestSoFar::needs(extents[0], k), pair];
-    }
     let [lists, results] = NearestSoFar::lists_and_results(extents[0], k);
-    [lists, results, measure.pair_needs()]
+    match (on_device, measure.device.shares_host_memory()) {
+        (true, _) => {
+            let [kept, pair] = measure.search_needs(extents, k);
+            [kept + lists + results, Needs::default(), pair]
+        }
+        (false, true) => [lists, results, measure.pair_needs()],
+        // A driver may keep the memory of sums that were received.
+        (false, false) => [lists + results, Needs::default(), measure.pair_needs()],
+    }
 }
 
-/// The number of observations along each side of a block of pairs with which computing takes little longer than with the largest blocks. A
-/// block of one tile takes five times as long on the host.
+/// Returns the number of observations along each side of blocks of pairs for which boxes leave room. On the host, blocks of 512 take up to a tenth
+/// longer than those of 1,024, and blocks of one tile five times as long.
 fn good_side(device: &Device) -> u64 {
     most(device) / 2
 }
@@ -343,7 +347,6 @@ pub(super) fn nearest<T: Element>(
         stats.compute += started.elapsed();
         result
     };
-    // Smaller blocks would take longer than reading boxes again.
     let good = good_side(&reading.device).min(extents[0].max(extents[1]));
     if side.as_ref().is_ok_and(|&side| side >= good) {
         return resident(stats);
@@ -351,16 +354,16 @@ pub(super) fn nearest<T: Element>(
     let boxes = |measure, on_device| BoxSearch::within(reading, measure, (extents, k, on_device), run);
     let planned = match boxes(measure, on_device) {
         // Without lists of the nearest, the device may have room.
-        Err(Error::Budget { .. }) if on_device => boxes(reading.measure::<T>()?, false),
+        Err(Error::Budget { .. }) if on_device && side.is_err() => boxes(reading.measure::<T>()?, false),
         planned => planned,
     };
     match (planned, side) {
-        (Ok(search), Ok(side)) if search.side <= side => resident(stats),
+        // Boxes are read again, which pays if blocks of pairs get much larger.
+        (Ok(search), Ok(side)) if search.side < 2 * side => resident(stats),
         (Ok(search), _) => search.find::<T>(stats),
         // Small blocks of pairs are better than failing.
-        (Err(Error::Budget { .. }), Ok(_)) => resident(stats),
+        (Err(_), Ok(_)) => resident(stats),
         (Err(error), Err(of_all)) => Err(error.or_of_less_memory(of_all)),
-        (Err(error), _) => Err(error),
     }
 }
 
@@ -379,7 +382,9 @@ mod tests {
         for memory in (1..120).map(|quarter| quarter << 18) {
             let run = Run { memory: Budget::default().host(memory), ..Run::default() };
             let measure = reading.measure::<u8>().unwrap();
-            let Ok(search) = BoxSearch::within(&reading, measure, ([30_000; 2], 10, false), &run) else { continue };
+            let Ok(search) = BoxSearch::within(&reading, measure, ([30_000; 2], 10, false), &run) else {
+                continue;
+            };
             let good = search.of_box.min(good_side(cpu()));
             assert!(search.side >= good, "{memory}: {} of boxes of {}", search.side, search.of_box);
             whole += usize::from(good == good_side(cpu()));
