@@ -9,18 +9,19 @@ use super::{
     tolerance::{EXACT, Reference, assert_close, dot, dot_of},
 };
 use crate::{
-    DType, Device, DeviceOptions, Element, Error, Tensor,
+    DType, Device, DeviceOptions, Element, Error, Real, Tensor,
     kernels::matmul::LARGE_TILE,
     linalg::{
         ProductOf, matmul,
-        matmul::{Op, gram_lower, multiply_in_tiles},
+        matmul::{Op, Product, gram_lower, multiply_in_tiles},
         matmul_nt, matmul_tn,
+        rows::Rows,
     },
 };
 
 device_tests! {
     sizes_around_the_tiles, sizes_around_the_large_tiles, every_type, f64_stays_f64, lower_gram, identity_keeps_bits,
-    two_runs_are_equal, wrong_shapes, wrong_device, row_beyond_a_binding;
+    two_runs_are_equal, added_to_what_is_there, wrong_shapes, wrong_device, row_beyond_a_binding;
     sizes_around_the_cpu_tiles, every_stored_value, past_the_largest_grid,
     long_sums,
 }
@@ -58,6 +59,31 @@ fn check<A: Sample, B: Sample>(device: &Device, op: Op, extents: [u64; 3]) {
     assert_eq!(c.shape(), [m, n]);
     let what = format!("{op:?} {:?} {:?} {extents:?}", A::DTYPE, B::DTYPE);
     assert_close(&what, &c.read().unwrap(), &oracle(op, &a, &b, extents), dot_of(real, k));
+}
+
+/// Thin products, long ones and others, which the host adds up in different ways, are added to the result.
+fn added_to_what_is_there(device: &Device) {
+    for (op, extents) in [(Op::Nt, [70, 5, 300]), (Op::Tn, [20, 20, 4200]), (Op::Nn, [90, 150, 1100])] {
+        added::<f32>(device, op, extents);
+        if device.limits().f64 {
+            added::<f64>(device, op, extents);
+        }
+    }
+}
+
+fn added<T: Sample + Real>(device: &Device, op: Op, extents: [u64; 3]) {
+    let [m, n, k] = extents;
+    let (a, ta) = if op == Op::Tn { matrix::<T>(device, 1, k, m) } else { matrix(device, 1, m, k) };
+    let (b, tb) = if op == Op::Nt { matrix::<T>(device, 2, n, k) } else { matrix(device, 2, k, n) };
+    let (c, mut out) = matrix::<T>(device, 3, m, n);
+    let rows = |x| Rows::from_tensor("test", x).unwrap();
+    let (a_rows, b_rows) = (rows(&ta), rows(&tb));
+    Product { name: "test", op, a: a_rows, b: b_rows, lower: false, accumulate: true, depth: u64::MAX }
+        .run(&mut out)
+        .unwrap();
+    let mut expected = oracle(op, &a, &b, extents);
+    expected.iter_mut().zip(&c).for_each(|(sum, c)| sum.add(c.value()));
+    assert_close(&format!("{op:?} {extents:?}"), &out.read().unwrap(), &expected, dot_of(T::DTYPE, k + 1));
 }
 
 /// Asserts that the error is that of a device without products in f64.
