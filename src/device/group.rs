@@ -22,8 +22,9 @@ impl Device {
     /// Makes a group of devices: a handle of the first device, with which calls that can share their work among devices do so. Such calls say it
     /// where they say what they cost. All other calls, and tensors that are created with the handle, are on the first device.
     ///
-    /// Each member has a thread of the host of its own. Cards that were opened with the same options share the threads that decode. The host memory of a [`Run`] is for all
-    /// members together; its device memory is for each of them. Flags and timelines of a group's handle are those of all members.
+    /// Each member has a thread of the host of its own. Cards that were opened with the same options share the threads that decode. The host
+    /// memory of a [`Run`] is for all members together; its device memory is for each of them. Flags and timelines of a group's handle are those
+    /// of all members.
     ///
     /// # Errors
     /// [`Error::Argument`] for no device, and for a device that is named twice, unless its memory is the host's.

@@ -297,9 +297,7 @@ impl LoadPlan {
         }
         Ok(Self { reader, memory, pairs, shares_sums, choice, allowance, later_passes, again })
     }
-}
 
-impl LoadPlan {
     /// Returns the empty place for the panels, if genotypes stay in memory.
     pub(super) fn place(&self) -> Option<PackedMatrix> {
         let Self { reader, allowance, .. } = self;

@@ -316,8 +316,8 @@ fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> [
     }
 }
 
-/// Returns the number of observations along each side of blocks of pairs for which boxes leave room. On the host, blocks of 512 take up to a tenth
-/// longer than those of 1,024, and blocks of one tile five times as long.
+/// Returns the number of observations along each side of blocks of pairs for which boxes leave room. On the host, blocks of 512 take up to a
+/// tenth longer than those of 1,024, and blocks of one tile five times as long.
 fn good_side(device: &Device) -> u64 {
     most(device) / 2
 }
