@@ -286,8 +286,12 @@ fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LONG, MOST_PARTS};
+    use super::{LONG, MOST_PARTS, SPAN};
     use crate::kernels::cpu::dots::DOT;
+    use crate::linalg::{
+        matmul::{Op, Product},
+        rows::Rows,
+    };
     use crate::{Device, Tensor, extent::to_usize, linalg};
 
     #[test]
@@ -305,6 +309,21 @@ mod tests {
             let x = linalg::transpose(&x.to_f64().unwrap()).unwrap();
             assert_eq!(linalg::matmul_nt(&x, &x).unwrap().read().unwrap(), expected.map(f64::from));
         }
+    }
+
+    /// Rows that are not decoded with the first ones are above the diagonal nowhere.
+    #[test]
+    fn triangles_go_on_with_later_rows() {
+        let device = Device::open("cpu").unwrap();
+        let [m, n] = [SPAN + 100, 200];
+        let [a, b] =
+            [m, n].map(|len| Tensor::from_slice(&device, &vec![1u8; len], &[len as u64, 1]).unwrap());
+        let mut c = Tensor::<f32>::zeros(&device, &[m as u64, n as u64]).unwrap();
+        let [a, b] = [&a, &b].map(|x| Rows::from_tensor("test", x).unwrap());
+        let (name, op) = ("test", Op::Nt);
+        Product { name, op, a, b, lower: true, accumulate: false, depth: u64::MAX }.run(&mut c).unwrap();
+        let c = c.read().unwrap();
+        assert_eq!(c.chunks(n).enumerate().position(|(i, row)| row[..n.min(i + 1)].contains(&0.0)), None);
     }
 
     /// A sum of constant products loses a rounding in each addition, always in the same direction: a third of a unit for each term in one

@@ -142,8 +142,9 @@ fn sizes_around_the_groups(device: &Device) {
 fn axes_of_images(device: &Device) {
     let (shape, x) = ([3u64, 4, 2, 37], values::<f32>(24, 3 * 4 * 2 * 37));
     let tensor = Tensor::from_slice(device, &x, &shape).unwrap();
+    let few = TvOptions::default().eps(1e-2).max_iterations(12);
     for axes in [&[1, 3][..], &[3, 1], &[0, 1, 3], &[0], &[3], &[1, 2]] {
-        let options = TvOptions::default().axes(axes.iter().copied());
+        let options = few.clone().axes(axes.iter().copied());
         let (out, iterations) = denoise_tv::<_, f32>(&tensor, &options).unwrap();
         let out = out.read().unwrap();
         let mut sorted = axes.to_vec();
@@ -161,7 +162,7 @@ fn axes_of_images(device: &Device) {
         for (first, count) in places(&others).into_iter().zip(iterations) {
             let image: Vec<f32> = places(&sorted).into_iter().map(|place| x[first + place]).collect();
             let image = Tensor::from_slice(device, &image, &extents).unwrap();
-            let (alone, expected) = denoise_tv::<_, f32>(&image, &TvOptions::default()).unwrap();
+            let (alone, expected) = denoise_tv::<_, f32>(&image, &few).unwrap();
             let got: Vec<f32> = places(&sorted).into_iter().map(|place| out[first + place]).collect();
             assert_eq!((got, vec![count]), (alone.read().unwrap(), expected), "{axes:?} {first}");
         }

@@ -58,7 +58,7 @@ fn named(write: impl Fn(&Run) -> Result<DenoisedTv>) -> u64 {
 /// Returns little host memory, of at least `host` bytes, for which `write` succeeds.
 fn little(mut host: u64, write: impl Fn(&Run) -> Result<DenoisedTv>) -> u64 {
     while let Err(Error::Budget { .. }) = write(&within(host)) {
-        host += host / 128;
+        host += host / 4;
     }
     host
 }

@@ -2,14 +2,14 @@
 
 use super::{alone, device_tests};
 use crate::{
-    Device, Element, Tensor,
+    Device, DeviceOptions, Element, Tensor,
     dtype::nearest_f32,
     extent::blocks,
     linalg::{Matrix, gram::InnerSum, qr, rows::Rows},
     random::gaussian,
 };
 
-device_tests! { sums_are_those_of_f64, cuts_change_no_bit; launches_do_not_grow_with_rows }
+device_tests! { sums_are_those_of_f64, cuts_change_no_bit; small_launches_change_no_bit, launches_do_not_grow_with_rows }
 
 /// The terms of a sum in f32, and the rows of a product that is not thin.
 type Rule = [u64; 2];
@@ -105,6 +105,20 @@ fn cuts_change_no_bit(device: &Device) {
             }
         }
     }
+}
+
+/// The rows of several products are added in two launches.
+fn small_launches_change_no_bit(device: &Device) {
+    let options = DeviceOptions { groups_per_axis: Some(16), ..DeviceOptions::default() };
+    let small = Device::open_with(&device.info().name, &options).unwrap();
+    let whole = Device::open(&device.info().name).unwrap();
+    let (x, y) = (values(6, 600 * 200, 0.5), values(7, 600 * 190, 0.5));
+    let sums = |device| {
+        let a = Tensor::from_slice(device, &x, &[600, 200]).unwrap();
+        let b = Tensor::from_slice(device, &y, &[600, 190]).unwrap();
+        [(&b, false), (&a, true)].map(|(b, lower)| sum(&a, b, lower, [256, 1024], 600))
+    };
+    assert_eq!(sums(&small), sums(&whole));
 }
 
 fn launches_do_not_grow_with_rows(device: &Device) {
