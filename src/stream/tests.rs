@@ -499,7 +499,7 @@ impl Convert for Placed {
         for (at, bytes) in from.as_chunks().0.iter().enumerate() {
             let (value, expected) = (i32::from_ne_bytes(*bytes) as u64, 100 * row + column + at as u64);
             if value != expected {
-                return Err(Misfit { at, why: format!("{value} is not {expected}") });
+                return Err(Misfit::new(at, format_args!("{value} is not {expected}")));
             }
         }
         Ok(())

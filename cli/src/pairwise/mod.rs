@@ -226,7 +226,7 @@ fn find(
     let job = Job { args, input, metric, options, device, run };
     // Matrices that do not fit the device are read some features at a time, for which all distances have to fit memory. A table is
     // written from memory, and so is a store that is not to be resumed, unless it does not fit.
-    let found = match args.out.format {
+    let result = match args.out.format {
         Format::Zarr if args.resume => job.store(output),
         Format::Npy => or_of_less_memory(job.npy(output), whole),
         Format::Table => whole(),
@@ -235,10 +235,10 @@ fn find(
                 args.out.refuse_to_lose(args.overwrite)?;
                 or_of_less_memory(Err(error), || job.store(output))
             }
-            found => found,
+            result => result,
         },
     };
-    found.map_err(named)
+    result.map_err(named)
 }
 
 /// True for an error of lacking memory.
@@ -249,15 +249,15 @@ const fn is_memory(error: &Error) -> bool {
 /// Finds distances in another way if there was too little memory for the first. If that lacks memory too, the error is that of the way that
 /// needs less.
 fn or_of_less_memory(
-    found: Result<Found, Error>,
+    first: Result<Found, Error>,
     other: impl FnOnce() -> Result<Found, Error>,
 ) -> Result<Found, Error> {
-    match found {
+    match first {
         Err(error) if is_memory(&error) => match other() {
             Err(tiles @ Error::Budget { .. }) => Err(tiles.or_of_less_memory(error)),
-            found => found,
+            first => first,
         },
-        found => found,
+        first => first,
     }
 }
 

@@ -7,7 +7,10 @@ use std::{fs, io::Write};
 use serde_json::{Value, json};
 use teatime::store::write_npy;
 
-use crate::support::{Ran, Scratch, assert_has, empty_array, least, run, store};
+use crate::{
+    blur_stopped::image,
+    support::{Ran, Scratch, assert_has, empty_array, least, run, store},
+};
 
 /// The memory in KiB that the command maps before it reads anything, with some room: whole programs and the stack of each thread are mapped.
 const BASE: u64 = 400 << 10;
@@ -112,6 +115,7 @@ fn the_least_that_is_named_is_enough() {
     scratch.ok("pca demo/genotypes.vcz --out reference -k 3 --loadings");
     let rows: Vec<f32> = (0..300 * 40).map(|i| (i * 7919 % 1013) as f32).collect();
     write_npy(scratch.join("x.npy"), &rows, [300, 40]).unwrap();
+    image(&scratch.join("image.zarr"));
     for command in [
         "pca demo/genotypes.vcz --out NEW --method exact --loadings",
         "pca demo/genotypes.vcz --out NEW --method randomized --loadings",
@@ -136,7 +140,13 @@ fn the_least_that_is_named_is_enough() {
         "blur x.npy NEW.zarr --sigma 3",
         "blur x.npy NEW.zarr --sigma 3 --device cpu,cpu",
         "blur @ome_0.4.zarr NEW.zarr --sigma 0.1 --pyramid",
+        "blur image.zarr NEW.zarr --sigma 0.5 --pyramid",
+        "blur image.zarr NEW.zarr --sigma 3 --pyramid --chunks 20,500",
+        "blur image.zarr NEW.zarr --sigma 1 --pyramid --dtype f64 --resume --device cpu,cpu",
         "denoise x.npy NEW.npy --iterations 9",
+        "denoise x.npy NEW.npy --eps 1e-3",
+        "denoise image.zarr NEW.zarr --eps 0.01 --pyramid --chunks 100,100",
+        "denoise image.zarr NEW.npy --eps 0.3 --device cpu,cpu",
         "denoise x.npy NEW.zarr --weight 20",
     ] {
         let within = |memory: u64| {
