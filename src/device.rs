@@ -352,6 +352,11 @@ impl Device {
         self.cancel.as_ref()
     }
 
+    /// Returns this device as a handle whose calls `cancel` stops too.
+    pub(crate) fn also_cancelled_by(&self, cancel: &Cancel) -> Self {
+        self.cancelled_by(&cancel.or(self.cancel()))
+    }
+
     /// # Errors
     /// [`Error::Cancelled`] if the flag of this handle is set.
     pub(crate) fn check(&self) -> Result<()> {

@@ -141,11 +141,8 @@ impl Device {
             return members.iter().enumerate().map(|(i, member)| work(i, member, run)).collect();
         }
         let count = members.len() as u64;
-        let (stop, asked, own) = (Cancel::default(), run.cancel.clone(), self.cancel.clone());
-        let stops = Cancel::asking({
-            let stop = stop.clone();
-            move || stop.is_cancelled() || asked.is_cancelled() || Cancel::is_set(own.as_ref())
-        });
+        let stop = Cancel::default();
+        let stops = stop.or(Some(&run.cancel.or(self.cancel())));
         let (send, receive) = mpsc::channel::<(usize, Option<Status>)>();
         let done: Vec<Done<T>> = thread::scope(|scope| {
             let begin = |(i, member): (usize, &Self)| {

@@ -115,7 +115,7 @@ use std::{
 use rayon::prelude::*;
 
 pub use self::{
-    boxes::{Along, Edge},
+    boxes::{Along, Beyond},
     convert::{AsStored, Convert, Misfit, Narrow, Narrowed},
     digest::{Digests, digest},
     matrix::StoredMatrix,

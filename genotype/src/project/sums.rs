@@ -244,12 +244,12 @@ struct Units {
     /// The unit of each component's loadings over scales.
     scores: Vec<f64>,
     /// The units of products of loadings.
-    products: Vec<Product>,
+    products: Vec<LoadingPair>,
 }
 
-/// The product of a variant's loadings on two components, and the product's unit.
-struct Product {
-    of: [usize; 2],
+/// Two components, whose loadings are multiplied for each variant, and the unit of the product.
+struct LoadingPair {
+    components: [usize; 2],
     unit: f64,
 }
 
@@ -267,9 +267,9 @@ impl Units {
     /// Computes the units of a reference, which do not depend on the matches.
     fn new(matched: Matched<'_>) -> Self {
         let largest = matched.reference.largest();
-        let product = |of: [usize; 2]| {
-            let [a, b] = of.map(|component| largest[component].loading);
-            Product { of, unit: weight_unit(a * b) }
+        let product = |components: [usize; 2]| {
+            let [a, b] = components.map(|component| largest[component].loading);
+            LoadingPair { components, unit: weight_unit(a * b) }
         };
         Self {
             scores: largest.iter().map(|largest| weight_unit(largest.weight)).collect(),
@@ -300,7 +300,7 @@ impl Units {
     fn products(&self, matched: Matched<'_>, hit: Match, first: usize) -> impl Iterator<Item = f64> {
         let loadings = matched.reference.row(hit.row());
         self.products[first..].iter().map(|product| {
-            let [a, b] = product.of.map(|component| f64::from(loadings[component]));
+            let [a, b] = product.components.map(|component| f64::from(loadings[component]));
             whole(a * b / product.unit)
         })
     }

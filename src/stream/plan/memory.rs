@@ -9,7 +9,7 @@ use std::{
 
 use super::{Band, Plan, decoded_bytes};
 use crate::stream::{
-    boxes::{AXES, Along, Edge},
+    boxes::{AXES, Along, Beyond},
     kept::{is_worth_keeping, memory_of},
 };
 
@@ -68,7 +68,7 @@ impl Plan {
             }
         };
         let need = |number| -> u64 {
-            if let (true, [array]) = (self.is_cut && along.edge == Edge::Clip, &self.arrays[..])
+            if let (true, [array]) = (self.is_cut && along.beyond == Beyond::Clip, &self.arrays[..])
                 && self.rows() == array.shape()[0]
             {
                 // All rows of chunks are alike and adjacent here, so this avoids a list of bands for each of perhaps millions of boxes.

@@ -359,7 +359,7 @@ fn decompose(
         device.computes_f64(OP)?;
     }
     let in_f64 = is_f64 || !options.narrow && has(&integers) && device.limits().f64;
-    let device = &device.cancelled_by(&run.cancel);
+    let device = &device.also_cancelled_by(&run.cancel);
     let planned = run.memory.planned(device);
     let mut measure = Measure::new(&arrays, shape, options, device)?;
     let convert = Arc::new(Standardized::of_type(in_f64));
