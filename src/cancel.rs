@@ -45,6 +45,13 @@ impl Cancel {
         self.flag.load(Ordering::Relaxed)
     }
 
+    /// Returns a flag that is set once this one is, or `other` if there is one.
+    pub(crate) fn or(&self, other: Option<&Self>) -> Self {
+        let Some(other) = other.cloned() else { return self.clone() };
+        let own = self.clone();
+        Self::asking(move || own.is_cancelled() || other.is_cancelled())
+    }
+
     /// True if there is a flag and it is set.
     pub(crate) fn is_set(cancel: Option<&Self>) -> bool {
         cancel.is_some_and(Self::is_cancelled)

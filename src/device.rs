@@ -210,10 +210,10 @@ impl Device {
             pool: OnceLock::new(),
             host: OnceLock::new(),
         };
-        Self::of(Arc::new(inner))
+        Self::of_inner(Arc::new(inner))
     }
 
-    fn of(inner: Arc<Inner>) -> Self {
+    fn of_inner(inner: Arc<Inner>) -> Self {
         Self { inner, cancel: None, timeline: None, skipped: Arc::default(), others: Arc::default() }
     }
 
@@ -226,7 +226,7 @@ impl Device {
             inner.upgrade().filter(|inner| inner.driver.info() == driver.info() && !inner.driver.is_lost())
         });
         if let Some(inner) = same {
-            return Self::of(inner);
+            return Self::of_inner(inner);
         }
         let device = Self::from_driver(driver, options);
         opened.push((options.clone(), Arc::downgrade(&device.inner)));
@@ -352,6 +352,11 @@ impl Device {
         self.cancel.as_ref()
     }
 
+    /// Returns this device as a handle whose calls `cancel` stops too.
+    pub(crate) fn also_cancelled_by(&self, cancel: &Cancel) -> Self {
+        self.cancelled_by(&cancel.or(self.cancel()))
+    }
+
     /// # Errors
     /// [`Error::Cancelled`] if the flag of this handle is set.
     pub(crate) fn check(&self) -> Result<()> {
@@ -393,7 +398,7 @@ impl Device {
             device.inner
         });
         let (cancel, timeline) = (self.cancel.clone(), self.timeline.clone());
-        Ok(Self { cancel, timeline, ..Self::of(inner.clone()) })
+        Ok(Self { cancel, timeline, ..Self::of_inner(inner.clone()) })
     }
 
     /// Calls `f`, which launches several consecutive kernels. The cpu device calls it on one of its threads, so that no kernel starts by waking

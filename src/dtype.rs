@@ -115,7 +115,7 @@ pub trait Real: Element<Real = Self> {
     const EPSILON: f64;
 
     /// Converts an element, rounding to nearest.
-    fn of(value: impl Element) -> Self;
+    fn nearest(value: impl Element) -> Self;
 }
 
 impl Real for f32 {
@@ -123,7 +123,7 @@ impl Real for f32 {
     const EPSILON: f64 = Self::EPSILON as f64;
 
     #[inline]
-    fn of(value: impl Element) -> Self {
+    fn nearest(value: impl Element) -> Self {
         value.to_f32()
     }
 }
@@ -133,7 +133,7 @@ impl Real for f64 {
     const EPSILON: Self = Self::EPSILON;
 
     #[inline]
-    fn of(value: impl Element) -> Self {
+    fn nearest(value: impl Element) -> Self {
         value.to_f64()
     }
 }

@@ -145,6 +145,8 @@ pub enum Error {
         path: Box<str>,
         /// A text on what is wrong with it.
         why: Box<str>,
+        /// An option that accepts it.
+        hint: Option<Box<Hint>>,
     },
     /// A chunk is missing, damaged, oversized, or holds values out of range.
     Chunk {
@@ -154,6 +156,8 @@ pub enum Error {
         index: Box<[u64]>,
         /// A text on what is wrong with the chunk.
         why: Box<str>,
+        /// An option that accepts it.
+        hint: Option<Box<Hint>>,
     },
     /// A file or folder cannot be read or written.
     Io {
@@ -164,6 +168,38 @@ pub enum Error {
     },
     /// The caller's [`Cancel`](crate::Cancel) was set.
     Cancelled,
+}
+
+/// The part of a message that names an option of this library with which the refused data are accepted. A program may put words on an option
+/// of its own in its place ([`Error::hint_mut`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    /// The name of the argument or option.
+    pub option: &'static str,
+    /// The words on the option, which continue the sentence on what is wrong.
+    pub words: Cow<'static, str>,
+    /// The end of the sentence.
+    rest: Box<str>,
+}
+
+impl Hint {
+    /// Creates a hint, which ends the sentence.
+    pub fn new(option: &'static str, words: &'static str) -> Self {
+        Self { option, words: words.into(), rest: Box::default() }
+    }
+
+    /// Adds text after the words on the option.
+    #[must_use]
+    pub fn followed_by(mut self, rest: impl fmt::Display) -> Self {
+        self.rest = rest.to_string().into();
+        self
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.words, plain(&self.rest))
+    }
 }
 
 impl Error {
@@ -189,7 +225,7 @@ impl Error {
 
     /// Creates an [`Error::Store`] from values that implement `Display`.
     pub fn store(path: impl fmt::Display, why: impl fmt::Display) -> Self {
-        Self::Store { path: path.to_string().into(), why: why.to_string().into() }
+        Self::Store { path: path.to_string().into(), why: why.to_string().into(), hint: None }
     }
 
     /// Creates an [`Error::Io`] for a path that implements `Display`.
@@ -199,7 +235,25 @@ impl Error {
 
     /// Creates an [`Error::Chunk`] from values that implement `Display`.
     pub fn chunk(array: impl fmt::Display, index: &[u64], why: impl fmt::Display) -> Self {
-        Self::Chunk { array: array.to_string().into(), index: index.into(), why: why.to_string().into() }
+        let (array, why) = (array.to_string().into(), why.to_string().into());
+        Self::Chunk { array, index: index.into(), why, hint: None }
+    }
+
+    /// Returns the error with a hint, if it is an [`Error::Store`] or [`Error::Chunk`].
+    #[must_use]
+    pub fn hinting(mut self, hint: impl Into<Option<Hint>>) -> Self {
+        if let Self::Store { hint: own, .. } | Self::Chunk { hint: own, .. } = &mut self {
+            *own = hint.into().map(Box::new);
+        }
+        self
+    }
+
+    /// Returns the hint of an [`Error::Store`] or [`Error::Chunk`], for a program that replaces its words.
+    pub fn hint_mut(&mut self) -> Option<&mut Hint> {
+        match self {
+            Self::Store { hint, .. } | Self::Chunk { hint, .. } => hint.as_deref_mut(),
+            _ => None,
+        }
     }
 }
 
@@ -294,9 +348,13 @@ impl fmt::Display for Error {
             }
             Self::DeviceLost { device, why } => write!(f, "device {device} is lost: {why}"),
             Self::Driver { backend, source } => write!(f, "{backend}: {source}"),
-            Self::Store { path, why } => write!(f, "{}: {}", plain(path), plain(why)),
-            Self::Chunk { array, index, why } => {
-                write!(f, "{}: chunk {index:?}: {}", plain(array), plain(why))
+            Self::Store { path, why, hint } => {
+                write!(f, "{}: {}", plain(path), plain(why))?;
+                hint.iter().try_for_each(|hint| write!(f, "{hint}"))
+            }
+            Self::Chunk { array, index, why, hint } => {
+                write!(f, "{}: chunk {index:?}: {}", plain(array), plain(why))?;
+                hint.iter().try_for_each(|hint| write!(f, "{hint}"))
             }
             Self::Io { path, source } => write!(f, "{}: {}", plain(path), plain(&source.to_string())),
             Self::Cancelled => f.write_str("cancelled"),

@@ -252,7 +252,7 @@ pub use cancel::Cancel;
 pub use device::{Device, Traffic};
 pub use device_info::{Backend, DeviceInfo, DeviceKind, DeviceOptions, Limits, ListedDevice};
 pub use dtype::{DType, Element, InF32, Real};
-pub use error::{Error, MemoryKind, Result, plain};
+pub use error::{Error, Hint, MemoryKind, Result, plain};
 #[doc(hidden)]
 pub use extent::to_usize;
 #[cfg(feature = "cuda")]
@@ -261,8 +261,8 @@ pub use launch::Arg;
 pub use needs::Needs;
 pub use run::{Budget, Progress, Run, Status};
 pub use store::{
-    ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Shards, SharedArray,
-    StoredType, WholeShard,
+    ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Shards,
+    SharedArray, StoredType, WholeShard,
 };
 pub use tensor::{Arrival, HostValues, Pending, Tensor, TensorView};
 pub use timeline::{About, Timeline};

@@ -22,9 +22,10 @@ fn table(report: &Report, device: &DeviceReport) -> String {
     ];
     lines.extend(device.entries.iter().map(|entry| {
         let Entry { id, size, unit, median, min, max, runs, fraction } = entry;
-        let of = fraction.as_ref().map_or(String::new(), |f| format!("{:.0} % of {}", 100.0 * f.value, f.of));
+        let share =
+            fraction.as_ref().map_or(String::new(), |f| format!("{:.0} % of {}", 100.0 * f.value, f.of));
         let [median, min, max] = [median, min, max].map(|value| number(*value));
-        format!("| {id} | {size} | {median} | {} | {min}, {max} | {runs} | {of} |", unit.text())
+        format!("| {id} | {size} | {median} | {} | {min}, {max} | {runs} | {share} |", unit.text())
     }));
     let left = [("failed", &device.failed), ("skipped", &device.skipped)];
     lines.extend(left.iter().flat_map(|(how, notes)| {

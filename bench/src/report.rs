@@ -185,9 +185,10 @@ impl Report {
                     lines.push(format!("{id}: {name} and {other} differ"));
                 }
             }
-            for (id, found) in &device.values {
-                let (other, expected) = values.entry(plain(id)).or_insert_with(|| (name.clone(), found));
-                let apart = distance(found, expected);
+            for (id, values_of_id) in &device.values {
+                let (other, expected) =
+                    values.entry(plain(id)).or_insert_with(|| (name.clone(), values_of_id));
+                let apart = distance(values_of_id, expected);
                 // NaN counts as different.
                 if apart.is_none_or(|apart| apart > TOLERANCE) {
                     let apart = apart.map_or("not comparable".into(), table::small);

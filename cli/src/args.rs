@@ -36,6 +36,19 @@ what is done{ends}"
     )
 }
 
+/// Options of a result in a file or a store.
+#[derive(Args, Debug)]
+pub(crate) struct FileArgs {
+    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
+    ///
+    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Print the record instead of the summary
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Options of the results in a folder.
 #[derive(Args, Debug)]
 pub(crate) struct FolderArgs {

@@ -91,7 +91,7 @@ impl Array {
     /// Adds to the record how many of the elements read are missing by the array's attributes (null if they name no missing value), and how many
     /// chunks were absent and read as the fill value.
     pub(crate) fn record_gaps(&self, record: &mut Value) {
-        record["missing"] = self.missing.as_ref().map(|missing| missing.found()).into();
+        record["missing"] = self.missing.as_ref().map(|missing| missing.missing_elements()).into();
         record["absent_chunks"] = self.array.looked_for().absent.into();
     }
 
@@ -103,8 +103,8 @@ impl Array {
 
     /// Returns warnings of missing elements, with `what_becomes` of these elements, and of chunks whose names use the other separator.
     pub(crate) fn warnings(&self, what_becomes: &str) -> Vec<String> {
-        let missing = self.missing.as_ref().filter(|missing| missing.found() > 0).map(|missing| {
-            let (n, value) = (missing.found(), text::general(missing.stored(), 8));
+        let missing = self.missing.as_ref().filter(|missing| missing.missing_elements() > 0).map(|missing| {
+            let (n, value) = (missing.missing_elements(), text::general(missing.stored(), 8));
             let are = if n == 1 { "is" } else { "are" };
             format!(
                 "{}: {} {are} missing, being {value} as its attributes say: {what_becomes}",

@@ -103,8 +103,8 @@ enum Dtype {
 const TYPES: Named<Dtype> = &[("same", Dtype::Same), ("f32", Dtype::F32), ("f64", Dtype::F64)];
 
 /// Returns the result's type for `--dtype same`.
-const fn same(of: StoredType) -> StoredType {
-    match of {
+const fn same(stored: StoredType) -> StoredType {
+    match stored {
         StoredType::Bool => StoredType::U8,
         StoredType::I64 | StoredType::U64 => StoredType::F64,
         dtype => dtype,
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
         array: &args.array,
         result: &args.result,
         of_images: &[(args.physical, "--physical")],
-        result_type: &|of| args.result_type(of),
+        result_type: &|stored| args.result_type(stored),
         of_missing: "they are NaN, and so is the result where weights reach one",
     };
     task.run(cancel, |input| {
@@ -205,19 +205,19 @@ impl BlurArgs {
     }
 
     /// Returns the type of the result for an input of type `of`.
-    fn result_type(&self, of: StoredType) -> StoredType {
+    fn result_type(&self, stored: StoredType) -> StoredType {
         match self.dtype {
             Some(Dtype::F32) => StoredType::F32,
             Some(Dtype::F64) => StoredType::F64,
-            None if self.loses_negatives(of) && of == StoredType::U32 => StoredType::F64,
-            None if self.loses_negatives(of) => StoredType::F32,
-            Some(Dtype::Same) | None => same(of),
+            None if self.loses_negatives(stored) && stored == StoredType::U32 => StoredType::F64,
+            None if self.loses_negatives(stored) => StoredType::F32,
+            Some(Dtype::Same) | None => same(stored),
         }
     }
 
     /// Returns true if the input's type cannot hold the negative values of a derivative, which would become 0.
-    fn loses_negatives(&self, of: StoredType) -> bool {
+    fn loses_negatives(&self, stored: StoredType) -> bool {
         self.order.iter().any(|&order| order > 0)
-            && matches!(same(of), StoredType::U8 | StoredType::U16 | StoredType::U32)
+            && matches!(same(stored), StoredType::U8 | StoredType::U16 | StoredType::U32)
     }
 }

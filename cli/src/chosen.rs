@@ -34,9 +34,9 @@ impl Chosen {
     /// Says in words how many ids nothing has, if there are any.
     pub(crate) fn absent(&self) -> Option<String> {
         let Listed { entries, absent, .. } = self.listed;
-        let [of, entries] = [absent, entries].map(text::count);
+        let [unknown, entries] = [absent, entries].map(text::count);
         (absent > 0).then(|| {
-            format!("{of} of {entries} ids of {} are not among the {}s", self.path.display(), self.what)
+            format!("{unknown} of {entries} ids of {} are not among the {}s", self.path.display(), self.what)
         })
     }
 

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &DenoiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         array: &args.array,
         result: &args.result,
         of_images: &[],
-        result_type: &|of| args.dtype.unwrap_or_else(|| computed.computed_type(of)),
+        result_type: &|stored| args.dtype.unwrap_or_else(|| computed.computed_type(stored)),
         of_missing: "missing elements cannot be denoised",
     };
     task.run(cancel, |input| {

@@ -40,10 +40,10 @@ fn entry(listed: &ListedDevice, best: &str) -> Value {
     })
 }
 
-fn table(all: &[ListedDevice], best: &str) -> String {
-    let width = all.iter().map(|listed| listed.name.len()).max().unwrap_or_default();
+fn table(devices: &[ListedDevice], best: &str) -> String {
+    let width = devices.iter().map(|listed| listed.name.len()).max().unwrap_or_default();
     let mut out = String::new();
-    for listed in all {
+    for listed in devices {
         let ListedDevice { name, info, same_card_as, .. } = listed;
         out += &format!("{} {name:width$}  ", if name == best { '*' } else { ' ' });
         if let Ok(info) = info {

@@ -6,6 +6,9 @@ use teatime::{Error, MemoryKind, plain};
 
 use crate::{interrupt, text};
 
+/// The end of a message on calls that must have one ploidy.
+pub(crate) const PLOIDY_MISMATCH: &str = ", unless --ploidy-mismatch missing is given";
+
 /// The reason why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -47,7 +50,12 @@ impl fmt::Display for Failure {
 
 impl From<Error> for Failure {
     /// Converts an error, with command-line options in place of argument names.
-    fn from(error: Error) -> Self {
+    fn from(mut error: Error) -> Self {
+        if let Some(hint) = error.hint_mut()
+            && let Some(words) = words(hint.option)
+        {
+            hint.words = words.into();
+        }
         Self::Error(match &error {
             Error::Cancelled => return Self::Interrupted,
             Error::NoDevice { .. } | Error::Compile { .. } => return Self::Lines(error.to_string()),
@@ -64,9 +72,7 @@ impl From<Error> for Failure {
                 "genotypes" => why.to_string(),
                 _ => error.to_string(),
             },
-            Error::Shape { op: "Genotypes::new", expected, got } => {
-                format!("expected {}, got {got}", of_all_calls(expected))
-            }
+            Error::Shape { op: "Genotypes::new", expected, got } => format!("expected {expected}, got {got}"),
             Error::Budget { memory, what, budget, minimum, given } => {
                 let (flag, share) = match memory {
                     MemoryKind::Device => ("--device-memory", "three quarters of the device's memory"),
@@ -78,19 +84,6 @@ impl From<Error> for Failure {
                 let what = what.map_or_else(String::new, |what| format!(", for {what},"));
                 format!("the {memory} budget{what} of {budget}{default} is too small: {need}")
             }
-            Error::Store { why, .. } if why.contains("name the array to use") => {
-                error.to_string().replace("name the array to use", "name the array to use with --array")
-            }
-            Error::Store { path, why } if why.contains("is a file") && path.ends_with(".npy") => {
-                format!("{error}; `teatime pairwise` takes a matrix of any numbers")
-            }
-            Error::Chunk { .. } => of_all_calls(&error.to_string())
-                .replace("as results of floating point have", "as a result of --dtype f32 has")
-                .replace("unless NaN is said to be missing", "unless --nan-missing is given")
-                .replace(
-                    "unless missing chunks are said to hold",
-                    "unless --missing-chunk fill is given: missing chunks then hold",
-                ),
             Error::NoF64 { device, .. } => {
                 format!("the array is of f64, and {device} computes in f32: --narrow, or another --device")
             }
@@ -101,8 +94,15 @@ impl From<Error> for Failure {
     }
 }
 
-/// Adds the option that accepts other ploidies to an error text about ploidy.
-fn of_all_calls(text: &str) -> String {
-    const ALL: &str = "must be that of all calls";
-    text.replace(ALL, &format!("{ALL}, unless --ploidy-mismatch missing is given"))
+/// Returns the words on the command-line option that stands for the library's option in a [`teatime::Hint`].
+fn words(option: &str) -> Option<&'static str> {
+    Some(match option {
+        "array" => "; name the array to use with --array",
+        "dtype" => ", as a result of --dtype f32 has",
+        "nan_is_missing" => " unless --nan-missing is given",
+        "missing" => " unless --missing-chunk fill is given: missing chunks then hold",
+        "missing_mean" => "; --missing mean takes the mean of the column",
+        "ploidy" => PLOIDY_MISMATCH,
+        _ => return None,
+    })
 }

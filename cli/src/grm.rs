@@ -159,7 +159,7 @@ fn write(output: &Output, format: FormatArg, grm: &Grm, stores: &Stores) -> Resu
     match format {
         FormatArg::Gcta => grm.write_gcta(output.path(PREFIX), stores.families.as_deref(), samples)?,
         FormatArg::Npy => {
-            grm.write_npy(output.path(NPY))?;
+            grm.matrix.write_npy(output.path(NPY))?;
             output.list(NAMES, samples)?;
         }
         FormatArg::Zarr => grm.write_zarr(output.path(ZARR), samples)?,

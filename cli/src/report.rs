@@ -98,14 +98,14 @@ impl Report {
         };
         self.warn(Resources::warnings(device).into_iter().chain(output.left.clone()));
         let members = device.members();
-        let all: Vec<_> = members.iter().map(|member| member.info().name.as_str()).collect();
-        let names = &all[..self.devices.clamp(1, all.len())];
-        if names.len() < all.len() {
+        let computing: Vec<_> = members.iter().map(|member| member.info().name.as_str()).collect();
+        let names = &computing[..self.devices.clamp(1, computing.len())];
+        if names.len() < computing.len() {
             let used = names.join(", ");
             self.warn([format!(
                 "{} computed on {used} alone, not on all of {}",
                 output.command,
-                all.join(", ")
+                computing.join(", ")
             )]);
         }
         (self.stats, self.wall) = (stats, wall.as_secs_f64());

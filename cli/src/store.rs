@@ -40,9 +40,15 @@ impl Store {
     ) -> Result<Self, Failure> {
         if !is_bed(path) {
             foreign::refuse(path)?;
+            let is_matrix = path.is_file() && path.extension().is_some_and(|extension| extension == "npy");
             let store = match remote::is_remote(path) {
                 true => GenotypeStore::open_in(remote::open(path)?, array, missing)?,
-                false => GenotypeStore::open(path, array, missing)?,
+                false => GenotypeStore::open(path, array, missing).map_err(|error| match is_matrix {
+                    true => {
+                        Failure::Error(format!("{error}; `teatime pairwise` takes a matrix of any numbers"))
+                    }
+                    false => error.into(),
+                })?,
             };
             return Ok(Self::Zarr(
                 store.with_memory(&memory.host(memory.host.map(|bytes| bytes.max(NAMES)))),
@@ -78,7 +84,7 @@ impl Store {
             return Ok(());
         }
         let why = format!("the {what} {name:?} has a control character in its name");
-        Err(Error::Store { path: self.arrays()[0].name().into(), why: why.into() })
+        Err(Error::store(self.arrays()[0].name(), why))
     }
 
     fn all_plain(&self, variants: Vec<Variant>) -> teatime::Result<Vec<Variant>> {

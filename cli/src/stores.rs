@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use teatime::{Cancel, Device, MissingChunk, Run};
+use teatime::{Cancel, Device, Error, MissingChunk, Run};
 use teatime_genotype::{
     DoubtfulColumn, GenotypeKind, Genotypes, Karyotype, Match, Variant, VariantCounts, VariantIndex,
     VariantMatches, VariantSource, bed::BedOptions,
@@ -17,7 +17,7 @@ use crate::{
     chosen::Chosen,
     contigs::{ContigArgs, Contigs},
     ends,
-    failure::Failure,
+    failure::{Failure, PLOIDY_MISMATCH},
     matched::Matched,
     remote::is_remote,
     store::{CountedAllele, Store},
@@ -111,7 +111,12 @@ impl Stores {
         let genotypes = match families {
             Some(_) => Genotypes::plink(arrays, samples.len() as u64)?,
             None if any_ploidy => Genotypes::of_any_ploidy(arrays)?,
-            None => Genotypes::new(arrays)?,
+            None => Genotypes::new(arrays.clone()).map_err(|error| match error {
+                Error::Shape { expected, got, .. } if Genotypes::of_any_ploidy(arrays).is_ok() => {
+                    Failure::Error(format!("expected {expected}{PLOIDY_MISMATCH}, got {got}"))
+                }
+                _ => error.into(),
+            })?,
         };
         let genotypes = match (counted, genotypes.kind()) {
             (None, _) => genotypes,
@@ -331,9 +336,9 @@ fn cells(ids: &[String], families: Option<&Vec<String>>, between: &str) -> Vec<S
 }
 
 /// Returns the items that occur more than once, with their counts, in order.
-fn doubled<T: Ord>(all: &[T]) -> impl Iterator<Item = (&T, u64)> {
+fn doubled<T: Ord>(items: &[T]) -> impl Iterator<Item = (&T, u64)> {
     let mut times = BTreeMap::new();
-    all.iter().for_each(|one| *times.entry(one).or_insert(0) += 1);
+    items.iter().for_each(|one| *times.entry(one).or_insert(0) += 1);
     times.into_iter().filter(|&(_, times)| times > 1)
 }
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 use bytemuck::Pod;
 use teatime::{
-    ChunkedArray, Result, StoredType,
+    ChunkedArray, Hint, Result, StoredType,
     stream::{Convert, Misfit, Narrow, Narrowed},
     to_usize,
 };
@@ -106,17 +106,18 @@ impl Conversion {
                     Calls::Dosages => format!("value {value} is above 2"),
                     Calls::Haploid | Calls::Diploid => format!("{value} is no allele"),
                 };
-                Err(Misfit { at, why })
+                Err(Misfit::new(at, why))
             }
             Target::Counts { ploidy } => {
                 let from = bytemuck::cast_slice(self.bytes_of(array, from, &mut room)?);
                 count(ploidy, from, to).map_err(|(at, lowest)| {
-                    let why = if lowest == -2 {
-                        format!("allele -2 pads a call of lower ploidy than {ploidy}; a ploidy above 2 must be that of all calls")
-                    } else {
-                        format!("{lowest} is no allele")
-                    };
-                    Misfit { at, why }
+                    if lowest != -2 {
+                        return Misfit::new(at, format_args!("{lowest} is no allele"));
+                    }
+                    let why = format!(
+                        "allele -2 pads a call of lower ploidy than {ploidy}; a ploidy above 2 must be that of all calls"
+                    );
+                    Misfit { at, why, hint: Some(Hint::new("ploidy", "")) }
                 })
             }
         }

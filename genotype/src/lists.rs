@@ -310,7 +310,7 @@ impl VariantList {
         for word in self.words() {
             words += 1;
             if let Some((contig, position)) = place(word) {
-                regions.of(contig).insert(position, position);
+                regions.contig(contig).insert(position, position);
             }
         }
         words
@@ -335,7 +335,7 @@ impl VariantList {
                     format_args!("line {number} is no region: it needs a contig, a start, and an end {end}");
                 return Err(Error::store(path.display(), why));
             };
-            let end = regions.of(contig).entry(first).or_default();
+            let end = regions.contig(contig).entry(first).or_default();
             *end = last.max(*end);
             entries += 1;
         }

@@ -346,7 +346,7 @@ pub(super) fn whole_basis(samples: u64, options: &PcaOptions) -> u64 {
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use teatime::{ChunkedArray, DecodedChunk, FetchedChunk, Shards, StoredType};
+    use teatime::{ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, Shards, StoredType};
 
     use super::*;
     use crate::Genotypes;
@@ -356,17 +356,8 @@ pub(super) mod tests {
     pub(crate) struct Long(pub(crate) [u64; 2]);
 
     impl ChunkedArray for Long {
-        fn name(&self) -> &str {
-            "long"
-        }
-        fn shape(&self) -> &[u64] {
-            &self.0
-        }
-        fn chunk_shape(&self) -> &[u64] {
-            &[100_000, 50]
-        }
-        fn dtype(&self) -> StoredType {
-            StoredType::I8
+        fn facts(&self) -> ArrayFacts<'_> {
+            ArrayFacts { name: "long", shape: &self.0, chunk_shape: &[100_000, 50], dtype: StoredType::I8 }
         }
         fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
             Err(Error::chunk("long", index, "a plan reads nothing"))
@@ -378,17 +369,8 @@ pub(super) mod tests {
     struct Late(Long, bool);
 
     impl ChunkedArray for Late {
-        fn name(&self) -> &str {
-            "late"
-        }
-        fn shape(&self) -> &[u64] {
-            self.0.shape()
-        }
-        fn chunk_shape(&self) -> &[u64] {
-            self.0.chunk_shape()
-        }
-        fn dtype(&self) -> StoredType {
-            self.0.dtype()
+        fn facts(&self) -> ArrayFacts<'_> {
+            ArrayFacts { name: "late", ..self.0.facts() }
         }
         fn fetches(&self) -> usize {
             4

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use teatime::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, Shards, StoredType, WholeShard, to_usize,
+    ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, Shards, StoredType, WholeShard,
+    to_usize,
 };
 
 /// Returns true if a call of `alleles` alleles fits a matrix of that ploidy: haploid calls among diploid ones count twice.
@@ -86,7 +87,7 @@ impl OfPloidy {
 
     /// True if the stored chunks of a call are in one shard, where they are in shards.
     fn is_in_shard(&self) -> bool {
-        self.array.shards().is_none_or(|of| of.chunks[2] >= self.deep())
+        self.array.shards().is_none_or(|shards| shards.chunks[2] >= self.deep())
     }
 
     /// Returns the indices of the stored chunks that hold the calls of the chunk at `index`.
@@ -132,20 +133,8 @@ impl OfPloidy {
 }
 
 impl ChunkedArray for OfPloidy {
-    fn name(&self) -> &str {
-        self.array.name()
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.array.dtype()
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { shape: &self.shape, chunk_shape: &self.chunk_shape, ..self.array.facts() }
     }
 
     /// Returns the bytes of the fetched chunks over which a call is spread, which are held together.
@@ -165,14 +154,14 @@ impl ChunkedArray for OfPloidy {
     }
 
     fn shards(&self) -> Option<Shards> {
-        let of = self.array.shards()?;
+        let stored = self.array.shards()?;
         let [rows, columns, bytes] = match self.is_in_shard() {
-            true => [of.chunks[0], of.chunks[1], of.bytes],
+            true => [stored.chunks[0], stored.chunks[1], stored.bytes],
             // One shard after another is read for a chunk if there is no other way.
-            false if of.are_whole => [1, 1, of.bytes],
+            false if stored.are_whole => [1, 1, stored.bytes],
             false => [1, 1, u64::MAX],
         };
-        Some(Shards { chunks: vec![rows, columns, 1], bytes, ..of })
+        Some(Shards { chunks: vec![rows, columns, 1], bytes, ..stored })
     }
 
     fn fetch_from(&self, shard: &WholeShard, index: &[u64]) -> Result<FetchedChunk> {

@@ -74,7 +74,7 @@ impl Axis {
 /// Says why axes are not those of an image: an image has 2 or 3 spatial axes, at most one time axis and one axis of another kind, each with a
 /// distinct name.
 pub(crate) fn misfit(axes: &[Axis]) -> Option<String> {
-    let count = |of: fn(&AxisKind) -> bool| axes.iter().filter(|axis| of(&axis.kind)).count();
+    let count = |is_counted: fn(&AxisKind) -> bool| axes.iter().filter(|axis| is_counted(&axis.kind)).count();
     let space = count(|kind| *kind == AxisKind::Space);
     let time = count(|kind| *kind == AxisKind::Time);
     if let Some(twice) =

@@ -155,9 +155,9 @@ impl Multiscale {
     pub fn level(&self, level: usize, missing: MissingChunk) -> Result<ZarrArray> {
         let path = join(&self.path, &self.find(level)?.path);
         let array = ZarrArray::open_in(&self.storage, &path, missing)?;
-        let (axes, found) = (self.axes.len(), array.shape().len());
-        if found != axes {
-            let why = format_args!("has {found} axes, expected the {axes} of its image: {}", self.names());
+        let (axes, stored) = (self.axes.len(), array.shape().len());
+        if stored != axes {
+            let why = format_args!("has {stored} axes, expected the {axes} of its image: {}", self.names());
             return Err(Error::store(array.name(), why));
         }
         // Up to version 0.4, names of axes are not part of the format.
@@ -294,7 +294,7 @@ fn read_plain_levels(
 
 fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
     // These transformations apply after the levels' own.
-    let (all, moved) = match image.find("coordinateTransformations") {
+    let (scale_of_image, moved) = match image.find("coordinateTransformations") {
         Some(entry) => read_transformations(&entry, axes)?,
         None => (vec![1.0; axes], vec![0.0; axes]),
     };
@@ -302,8 +302,8 @@ fn read_levels(image: &Entry<'_>, axes: usize) -> Result<Vec<Level>> {
         let entry = item.get("coordinateTransformations");
         let (mut scale, mut translation) = read_transformations(&entry, axes)?;
         for axis in 0..axes {
-            scale[axis] *= all[axis];
-            translation[axis] = translation[axis] * all[axis] + moved[axis];
+            scale[axis] *= scale_of_image[axis];
+            translation[axis] = translation[axis] * scale_of_image[axis] + moved[axis];
             if !(scale[axis] > 0.0 && scale[axis].is_finite() && translation[axis].is_finite()) {
                 let why = "scales above 0 and translations, finite with those of the whole image";
                 return Err(entry.refuse(why));

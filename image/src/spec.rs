@@ -194,11 +194,12 @@ impl ImageSpec {
             let chunk: Vec<u64> =
                 self.array.chunk_shape.iter().zip(&array.shape).map(|(n, most)| *n.min(most)).collect();
             // The smallest number of whole chunks that holds the level.
-            let shard = |((of, chunk), extent): ((&u64, &u64), &u64)| {
-                of.min(extent).checked_next_multiple_of(*chunk).unwrap_or(*of)
+            let shard = |((shard, chunk), extent): ((&u64, &u64), &u64)| {
+                shard.min(extent).checked_next_multiple_of(*chunk).unwrap_or(*shard)
             };
             let shards = self.array.shard_shape.as_ref();
-            array.shard_shape = shards.map(|of| of.iter().zip(&chunk).zip(&array.shape).map(shard).collect());
+            array.shard_shape =
+                shards.map(|shards| shards.iter().zip(&chunk).zip(&array.shape).map(shard).collect());
             array.chunk_shape = chunk;
             levels.push(LevelSpec { level: level_of(levels.len(), &whole), array: array.clone(), factors });
         }

@@ -43,8 +43,8 @@ pub(crate) fn matrix(py: Python<'_>, matrix: Matrix) -> PyResult<Bound<'_, PyArr
 pub(crate) type Pair<'py> = (Bound<'py, PyArrayDyn<f64>>, Option<Bound<'py, PyArrayDyn<f64>>>);
 
 /// Converts a matrix over pairs, and the matrix of shared features of each pair if there is one.
-pub(crate) fn pair(py: Python<'_>, of: Matrix, shared: Option<Matrix>) -> PyResult<Pair<'_>> {
-    Ok((matrix(py, of)?, shared.map(|shared| matrix(py, shared)).transpose()?))
+pub(crate) fn pair(py: Python<'_>, distances: Matrix, shared: Option<Matrix>) -> PyResult<Pair<'_>> {
+    Ok((matrix(py, distances)?, shared.map(|shared| matrix(py, shared)).transpose()?))
 }
 
 /// Reshapes values in C order to an array of this shape.

@@ -56,8 +56,8 @@ impl Drop for CurrentContext {
 pub(crate) struct OnDevice<T>(Option<T>);
 
 impl<T> OnDevice<T> {
-    pub(crate) fn new(of: T) -> Self {
-        Self(Some(of))
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
     }
 }
 

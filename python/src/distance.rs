@@ -150,10 +150,10 @@ pub(crate) fn neighbors<'py>(
 ) -> PyResult<Nearest<'py>> {
     let device = run.device(py)?;
     let (metric, options) = options.on(&device)?;
-    let found = with_operands!(py, &device, run, [x, y], |x, y, run| {
+    let neighbors = with_operands!(py, &device, run, [x, y], |x, y, run| {
         teatime::distance::neighbors(&x, y.as_deref(), k, metric, &options, run)
     })?;
-    nearest(py, found)
+    nearest(py, neighbors)
 }
 
 /// Does the same as [`neighbors`] for stored arrays.
@@ -169,10 +169,10 @@ pub(crate) fn stored_neighbors<'py>(
     let device = run.device(py)?;
     let (metric, options) = options.on(&device)?;
     let y = y.map(|y| &y.array);
-    let found = call_on(py, &device, run, |device, run| {
+    let neighbors = call_on(py, &device, run, |device, run| {
         neighbors_stored(&x.array, y, k, metric, &options, device, run)
     })?;
-    nearest(py, found.nearest)
+    nearest(py, neighbors.nearest)
 }
 
 /// Extracts another operand, which has to have the first one's type.

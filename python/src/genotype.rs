@@ -154,8 +154,8 @@ impl Genotypes {
         families: Option<Vec<String>>,
         source: Option<Arc<dyn VariantSource>>,
     ) -> Self {
-        let all = 0..genotypes.samples();
-        Self { genotypes, samples: Samples { ids, families, left: vec![all] }, source }
+        let samples = 0..genotypes.samples();
+        Self { genotypes, samples: Samples { ids, families, left: vec![samples] }, source }
     }
 
     /// Returns a copy to which `change` has been applied.

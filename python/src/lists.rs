@@ -108,8 +108,9 @@ fn left(
     let rows = listed.choose(among, ["remove", "exclude"].contains(&name));
     let &Listed { entries, absent, .. } = listed;
     if rows.is_empty() {
-        let all: u64 = among.iter().map(|rows| rows.end - rows.start).sum();
-        let why = format_args!("none of {all} {what} is left; {absent} of {entries} ids are not among them");
+        let candidates: u64 = among.iter().map(|rows| rows.end - rows.start).sum();
+        let why =
+            format_args!("none of {candidates} {what} is left; {absent} of {entries} ids are not among them");
         return Err(Error::argument("genotypes", name, why));
     }
     if absent > 0 {

@@ -11,7 +11,7 @@ use pyo3::{exceptions::PyMemoryError, prelude::*};
 use teatime::{
     DType, Device, Element, Error, Needs, Result, Run, StoredType, Tensor,
     store::{ArrayWriter, Folder, Storable},
-    stream::{BoxOperation, Edge, Place, Sweep, Swept},
+    stream::{Beyond, BoxOperation, Place, Sweep, Swept},
 };
 
 use crate::{
@@ -71,8 +71,8 @@ impl<T: Element + NumpyElement, U: Element + NumpyElement> BoxOperation for Type
         self.function.depth[axis]
     }
 
-    fn edge(&self, axis: usize) -> Edge {
-        if self.function.periodic[axis] { Edge::Wrap } else { Edge::Clip }
+    fn beyond(&self, axis: usize) -> Beyond {
+        if self.function.periodic[axis] { Beyond::Wrap } else { Beyond::Clip }
     }
 
     fn needs(&self, shape: &[u64], _device: &Device) -> Needs {

@@ -4,7 +4,9 @@ use std::{fmt, ops::Range};
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::{exceptions::PyTypeError, prelude::*};
-use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, store::Storable};
+use teatime::{
+    ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, store::Storable,
+};
 
 use crate::{
     array::{extents, host_parts, sizes},
@@ -75,20 +77,8 @@ impl Rows {
 }
 
 impl ChunkedArray for Rows {
-    fn name(&self) -> &str {
-        "array"
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.dtype
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { name: "array", shape: &self.shape, chunk_shape: &self.chunk_shape, dtype: self.dtype }
     }
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {

@@ -37,11 +37,11 @@ impl Device {
     /// ```
     pub fn group(devices: &[Self]) -> Result<Self> {
         let refuse = |why: String| Err(Error::argument("Device::group", "devices", why));
-        let all: Vec<Self> = devices.iter().flat_map(Self::members).collect();
-        let Some((first, others)) = all.split_first() else { return refuse("none given".into()) };
-        let mut cards = all.iter().filter(|device| !device.shares_host_memory());
+        let members: Vec<Self> = devices.iter().flat_map(Self::members).collect();
+        let Some((first, others)) = members.split_first() else { return refuse("none given".into()) };
+        let mut cards = members.iter().filter(|device| !device.shares_host_memory());
         for (i, device) in others.iter().enumerate().filter(|(_, device)| !device.shares_host_memory()) {
-            if all[..=i].iter().any(|other| other.is_same(device)) {
+            if members[..=i].iter().any(|other| other.is_same(device)) {
                 return refuse(format!("{} is named twice", device.info().name));
             }
         }
@@ -58,21 +58,21 @@ impl Device {
 
     /// Opens the devices of these names, or all cards of a backend, as a group.
     pub(super) fn open_group(wanted: &str, names: &[&str], options: &DeviceOptions) -> Result<Self> {
-        let (mut all, mut skipped) = (Vec::new(), Vec::new());
+        let (mut members, mut skipped) = (Vec::new(), Vec::new());
         for name in names {
             match name.strip_suffix(":*") {
-                Some(backend) => all.extend(cards(wanted, backend, &mut skipped)?),
-                None => all.push((*name).to_owned()),
+                Some(backend) => members.extend(cards(wanted, backend, &mut skipped)?),
+                None => members.push((*name).to_owned()),
             }
         }
         // Members that compute on the CPU divide its threads.
-        let count = all.iter().filter(|name| *name == "cpu").count().max(1);
+        let count = members.iter().filter(|name| *name == "cpu").count().max(1);
         let threads = (super::threads(options.threads) / count).max(1);
         let open = |name: &String| match &**name {
             "cpu" => Self::open_with(name, &options.clone().threads(threads)),
             _ => Self::open_with(name, options),
         };
-        let opened = all.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let opened = members.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Self { skipped: skipped.into(), ..Self::group(&opened)? })
     }
 
@@ -80,7 +80,7 @@ impl Device {
     pub fn members(&self) -> Vec<Self> {
         let with = |inner: &Arc<Inner>| {
             let (cancel, timeline) = (self.cancel.clone(), self.timeline.clone());
-            Self { cancel, timeline, ..Self::of(Arc::clone(inner)) }
+            Self { cancel, timeline, ..Self::of_inner(Arc::clone(inner)) }
         };
         [&self.inner].into_iter().chain(&*self.others).map(with).collect()
     }
@@ -141,11 +141,8 @@ impl Device {
             return members.iter().enumerate().map(|(i, member)| work(i, member, run)).collect();
         }
         let count = members.len() as u64;
-        let (stop, asked, own) = (Cancel::default(), run.cancel.clone(), self.cancel.clone());
-        let stops = Cancel::asking({
-            let stop = stop.clone();
-            move || stop.is_cancelled() || asked.is_cancelled() || Cancel::is_set(own.as_ref())
-        });
+        let stop = Cancel::default();
+        let stops = stop.or(Some(&run.cancel.or(self.cancel())));
         let (send, receive) = mpsc::channel::<(usize, Option<Status>)>();
         let done: Vec<Done<T>> = thread::scope(|scope| {
             let begin = |(i, member): (usize, &Self)| {
@@ -159,7 +156,7 @@ impl Device {
                     .cancel(stops.clone())
                     .progress(progress)
                     .memory(run.memory.shared_by(count));
-                let all = move || {
+                let work_and_tell = move || {
                     let done = catch_unwind(AssertUnwindSafe(|| work(i, &member, &run)));
                     if !matches!(done, Ok(Ok(_))) {
                         stop.cancel();
@@ -167,7 +164,7 @@ impl Device {
                     let _ = send.send((i, None));
                     done
                 };
-                thread::Builder::new().name(format!("{MEMBER}{i}")).spawn_scoped(scope, all)
+                thread::Builder::new().name(format!("{MEMBER}{i}")).spawn_scoped(scope, work_and_tell)
             };
             let threads: Vec<_> = members.iter().enumerate().map(begin).collect();
             if threads.iter().any(Result::is_err) {
@@ -241,15 +238,15 @@ pub(super) fn names(text: &str) -> Option<Vec<&str>> {
 /// # Errors
 /// [`Error::NoDevice`] if there is none.
 fn cards(wanted: &str, backend: &str, skipped: &mut Vec<(String, String)>) -> Result<Vec<String>> {
-    let (mut found, mut tried) = (Vec::<(String, DeviceInfo)>::new(), Vec::new());
+    let (mut usable, mut tried) = (Vec::<(String, DeviceInfo)>::new(), Vec::new());
     for (name, info) in listed(backend) {
         match info {
             Ok(info) if backend == "cuda" || info.kind != DeviceKind::Software => {
-                if !found
+                if !usable
                     .iter()
                     .any(|(_, other)| !other.identity.is_empty() && other.identity == info.identity)
                 {
-                    found.push((name, info));
+                    usable.push((name, info));
                 }
             }
             Ok(info) => tried.push((name, info.description)),
@@ -257,14 +254,14 @@ fn cards(wanted: &str, backend: &str, skipped: &mut Vec<(String, String)>) -> Re
         }
     }
     let is_discrete = |(_, info): &(String, DeviceInfo)| info.kind != DeviceKind::Integrated;
-    if found.iter().any(is_discrete) {
-        found.retain(is_discrete);
+    if usable.iter().any(is_discrete) {
+        usable.retain(is_discrete);
     }
-    if found.is_empty() {
+    if usable.is_empty() {
         return Err(Device::with_all(Error::NoDevice { wanted: wanted.into(), tried }));
     }
     skipped.extend(tried.into_iter().filter(|_| backend == "cuda"));
-    Ok(found.into_iter().map(|(name, _)| name).collect())
+    Ok(usable.into_iter().map(|(name, _)| name).collect())
 }
 
 #[cfg(test)]

@@ -1,6 +1,13 @@
 //! The nearest neighbors of each observation, without a matrix of all distances.
 
-use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::BinaryHeap,
+    fmt::Display,
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
 
 use rayon::{ThreadPool, prelude::*};
 
@@ -10,7 +17,11 @@ use super::{
     results::zeros,
     search::select,
 };
-use crate::{Device, Element, Error, Needs, Result, Run, Tensor, extent::to_usize, linalg::Matrix};
+#[cfg(feature = "zarr")]
+use crate::store::NewStore;
+use crate::{
+    Device, Element, Error, Needs, Result, Run, Tensor, extent::to_usize, linalg::Matrix, store::write_npy,
+};
 
 /// The number of distances that are compared with their bounds at once.
 const STRIP: usize = 64;
@@ -29,6 +40,47 @@ impl Neighbors {
     /// Returns [`indices`](Self::indices) as i64, the type in which other programs store them, without a copy.
     pub fn signed_indices(&self) -> &[i64] {
         bytemuck::cast_slice(&self.indices)
+    }
+
+    /// Writes two .npy files, both (m, k): the distances in f64, and the indices in i64. Each appears whole and replaces an existing one.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_npy(&self, distances: impl AsRef<Path>, indices: impl AsRef<Path>) -> Result<()> {
+        self.distances.write_npy(distances)?;
+        write_npy(indices, self.signed_indices(), [self.distances.rows(), self.distances.cols()])
+    }
+
+    /// Writes a table: a header line `observation`, `rank`, `neighbor` and `distance`, and a line for each neighbor of each observation; the
+    /// nearest has rank 1. `names` are those of observations and of neighbors by their index, and `text` formats a distance.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write_table<N: Display>(
+        &self,
+        to: &mut dyn Write,
+        observation: &str,
+        names: [&dyn Fn(usize) -> N; 2],
+        text: impl Fn(f64) -> String,
+    ) -> io::Result<()> {
+        let ([name, neighbor], k) = (names, self.distances.cols());
+        writeln!(to, "{observation}\trank\tneighbor\tdistance")?;
+        let mut pairs = self.indices.iter().zip(self.distances.data()).enumerate();
+        pairs.try_for_each(|(at, (&index, &distance))| {
+            let (name, neighbor) = (name(at / k), neighbor(to_usize(index)));
+            writeln!(to, "{name}\t{}\t{neighbor}\t{}", at % k + 1, text(distance))
+        })
+    }
+
+    /// Writes two arrays of a store, with the axes `axis` and `neighbors`: `neighbor`, the indices in i64, and `distance` in f64.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    #[cfg(feature = "zarr")]
+    pub fn write_zarr(&self, store: &NewStore, axis: &str) -> Result<()> {
+        let (axes, shape) = ([axis, "neighbors"], [self.distances.rows(), self.distances.cols()]);
+        store.put_matrix("neighbor", axes, self.signed_indices(), shape, |number| number)?;
+        store.put_matrix("distance", axes, self.distances.data(), shape, |distance| distance)
     }
 }
 
@@ -80,8 +132,8 @@ pub fn neighbors<T: Element>(
     let [m, n] = job.extents();
     check_k(k, n as u64, y.is_none())?;
     if job.measure.finds_nearest([m as u64, n as u64], k as u64) {
-        let found = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;
-        return finished(&job.measure, found);
+        let kept = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;
+        return finished(&job.measure, kept);
     }
     on_host(&job, k, run)
 }

@@ -225,8 +225,8 @@ impl<W: BoxWriter> Tiles<W> {
             run.cancel.check()?;
             let ranges = tiles.ranges(at);
             let mut writers = tiles.writers.iter();
-            *written =
-                writers.try_fold(true, |all, writer| Ok::<_, Error>(all && writer.has_box(&ranges)?))?;
+            *written = writers
+                .try_fold(true, |so_far, writer| Ok::<_, Error>(so_far && writer.has_box(&ranges)?))?;
         }
         tiles.found = written.iter().filter(|&&written| written).count() as u64;
         tiles.taken = Mutex::new((written, 0));

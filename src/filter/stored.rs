@@ -12,11 +12,11 @@ use crate::{
     ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, StoredType,
     driver::HostBytes,
     dtype::with_dtype,
-    kernels::correlate::Edge as Beyond,
+    kernels::correlate::Edge,
     stable_text::StableText,
     store::BoxWriter,
     stream::{
-        AsStored, Block, Convert, Edge, Misfit, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation,
+        AsStored, Beyond, Block, Convert, Misfit, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation,
     },
     timeline::Stage,
     untyped::{Untyped, empty_of},
@@ -258,9 +258,9 @@ impl UntypedOperation for StoredFilter {
         [self.axis(axis).radius(); 2]
     }
 
-    fn edge(&self, axis: usize) -> Edge {
-        let wraps = self.axis(axis).taps.as_ref().is_some_and(|taps| taps.edge == Beyond::Wrap);
-        if wraps { Edge::Wrap } else { Edge::Clip }
+    fn beyond(&self, axis: usize) -> Beyond {
+        let wraps = self.axis(axis).taps.as_ref().is_some_and(|taps| taps.edge == Edge::Wrap);
+        if wraps { Beyond::Wrap } else { Beyond::Clip }
     }
 
     fn knows_whole_axes(&self) -> bool {

@@ -172,7 +172,7 @@ impl<R: Number> Image<'_, R> {
         let p = self.params;
         let [my, mx, qx] = [p.my, p.mx, p.qx].map(|extent| extent as usize);
         let [scale, weight] = [(p.scale, p.scale_rest), (p.weight, p.weight_rest)]
-            .map(|(near, rest)| R::of(near) + R::of(rest));
+            .map(|(near, rest)| R::nearest(near) + R::nearest(rest));
         let rows = (p.row0 as usize)..(p.row0 + p.rows) as usize;
         let place = |row: usize| p.q0 as usize + row / my * p.qz as usize + row % my * p.qy as usize;
         let from = |row: usize| (row / my + p.oz as usize) * p.ny as usize + row % my + p.oy as usize;
@@ -271,7 +271,8 @@ impl<R: Number> NullaryFnOnce for Task<'_, R> {
     fn call(mut self) {
         let (image, p) = (self.image, self.image.params);
         let (nx, ny) = (image.nx(), p.ny as usize);
-        let (factor, tau) = (R::of(p.factor) + R::of(p.factor_rest), R::of(1.0f32) / R::of(2 * p.axes));
+        let (factor, tau) =
+            (R::nearest(p.factor) + R::nearest(p.factor_rest), R::nearest(1.0f32) / R::nearest(2 * p.axes));
         let [mut line, mut next, mut below] = [(); 3].map(|()| image.line());
         let [mut gx, mut gy, mut gz] = [(); 3].map(|()| vec![R::default(); nx]);
         let mut lengths = vec![R::default(); nx];
@@ -298,7 +299,7 @@ impl<R: Number> NullaryFnOnce for Task<'_, R> {
             for (axis, (q, g)) in self.q.iter_mut().zip([&gx, &gy, &gz]).enumerate() {
                 let old = image.field(axis, row).iter().zip(g).zip(&lengths);
                 q[index * nx..][..nx].iter_mut().zip(old).for_each(|(q, ((&old, &g), &length))| {
-                    *q = (old - tau * g) / (R::of(1.0f32) + tau * length);
+                    *q = (old - tau * g) / (R::nearest(1.0f32) + tau * length);
                 });
             }
             if !self.energies.is_empty() {

@@ -205,12 +205,12 @@ impl<R: Number> ElementSource<'_, R> {
                 let run = (extents[1] - column).min(out.len() - done);
                 let (start, out) = (self.line(row, extents), &mut out[done..done + run]);
                 if self.steps[2] == 0 {
-                    out.fill(<R as Real>::of(elements[start]));
+                    out.fill(<R as Real>::nearest(elements[start]));
                 } else {
                     let line = &elements[start + column..][..run];
                     wide(
                         #[inline(always)]
-                        || out.iter_mut().zip(line).for_each(|(out, x)| *out = <R as Real>::of(*x)),
+                        || out.iter_mut().zip(line).for_each(|(out, x)| *out = <R as Real>::nearest(*x)),
                     );
                 }
                 (done, place) = (done + run, place + run);

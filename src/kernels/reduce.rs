@@ -139,8 +139,8 @@ fn add<R: Number>(total: &mut [R; 4], x: R, missing: bool) {
     let v = if ok { x } else { zero };
     total[0] += v;
     total[1] += v * v;
-    total[2] += R::of(u8::from(ok));
-    total[3] += R::of(u8::from(!finite));
+    total[2] += R::nearest(u8::from(ok));
+    total[3] += R::nearest(u8::from(!finite));
 }
 
 fn floats_by_row<R: Number>(

@@ -193,7 +193,7 @@ impl Panel {
     }
 
     /// Returns the panels of a product of these extents, and the first row, column and term of each. Terms come in order.
-    fn of(self, [m, n, k]: [u64; 3]) -> impl Iterator<Item = ([u64; 3], Self)> {
+    fn panels(self, [m, n, k]: [u64; 3]) -> impl Iterator<Item = ([u64; 3], Self)> {
         let starts = |extent: u64, step: u64| (0..extent).step_by(to_usize(step));
         let rows = starts(m, self.m).flat_map(move |m0| starts(n, self.n).map(move |n0| [m0, n0]));
         rows.flat_map(move |[m0, n0]| starts(k, self.k).map(move |k0| [m0, n0, k0])).map(move |first| {
@@ -244,7 +244,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             return if self.accumulate { Ok(()) } else { c.device().driver().clear(c.whole()) };
         }
         let panel = self.panel(tile, [m, n, k], R::DTYPE, self.a.tensor.device().limits())?;
-        panel.of([m, n, k]).try_for_each(|(first, extent)| self.launch(tile, first, extent, None, c))
+        panel.panels([m, n, k]).try_for_each(|(first, extent)| self.launch(tile, first, extent, None, c))
     }
 
     /// Computes the products `aᵀ b` of parts of the operands: of `depth` rows each, and of the remaining rows. `c` is (parts, m, n) for at
@@ -271,7 +271,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         let panel = Panel { m, n, k: self.depth.min(k) };
         let panel = panel.within(device.limits().work_of(R::DTYPE), TILE.into());
         let calls: Option<Vec<_>> =
-            panel.of([m, n, k]).map(|(first, extent)| self.vendor_call(first, extent, c)).collect();
+            panel.panels([m, n, k]).map(|(first, extent)| self.vendor_call(first, extent, c)).collect();
         for (i, call) in calls?.iter().enumerate() {
             if let Err(cancelled) = device.check() {
                 return Some(Err(cancelled));

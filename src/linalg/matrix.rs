@@ -2,12 +2,14 @@
 
 use std::{
     fmt,
+    io::{self, Write},
     ops::{Index, IndexMut, Range},
+    path::Path,
 };
 
 use faer::{MatMut, MatRef};
 
-use crate::{Device, Element, Error, Real, Result, Tensor, extent::to_usize};
+use crate::{Device, Element, Error, Real, Result, Tensor, extent::to_usize, store::write_npy};
 
 /// A row-major matrix of f64 on the host, for arguments and results that are small compared to the data.
 ///
@@ -83,6 +85,35 @@ impl Matrix {
         &self.data[i * self.cols..][..self.cols]
     }
 
+    /// Writes a .npy file: (rows, columns) in f64. The file appears whole and replaces an existing one.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
+        write_npy(path, &self.data, [self.rows, self.cols])
+    }
+
+    /// Writes a table: the line `header`, and a line for each row, with its name and its elements, separated by tabs. `text` formats an
+    /// element, given its column.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn write_table(
+        &self,
+        to: &mut dyn Write,
+        header: &str,
+        names: impl IntoIterator<Item = impl fmt::Display>,
+        text: impl Fn(usize, f64) -> String,
+    ) -> io::Result<()> {
+        writeln!(to, "{header}")?;
+        (0..self.rows).zip(names).try_for_each(|(row, name)| {
+            write!(to, "{name}")?;
+            let mut row = self.row(row).iter().enumerate();
+            row.try_for_each(|(column, x)| write!(to, "\t{}", text(column, *x)))?;
+            writeln!(to)
+        })
+    }
+
     /// Returns a view of the matrix for faer.
     pub(crate) fn as_faer(&self) -> MatRef<'_, f64> {
         MatRef::from_row_major_slice(&self.data, self.rows, self.cols)
@@ -122,7 +153,7 @@ impl Matrix {
         if R::DTYPE.is_wide() {
             return Tensor::from_slice(device, bytemuck::cast_slice(&self.data), &shape);
         }
-        let values: Vec<R> = self.data.iter().copied().map(R::of).collect();
+        let values: Vec<R> = self.data.iter().copied().map(R::nearest).collect();
         Tensor::from_slice(device, &values, &shape)
     }
 

@@ -211,7 +211,7 @@ pub(super) fn scale_columns<R: Real>(x: &Tensor<R>, factors: &[R]) -> Result<Ten
 /// Returns x with each column divided by a power of two, so that its size is about 1, and the powers.
 fn scaled<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<(Tensor<R>, Vec<f64>)> {
     let scales: Vec<f64> = sizes(op, x)?.into_iter().map(power_near::<R>).collect();
-    let factors: Vec<R> = scales.iter().map(|scale| R::of(scale.recip())).collect();
+    let factors: Vec<R> = scales.iter().map(|scale| R::nearest(scale.recip())).collect();
     Ok((scale_columns(x, &factors)?, scales))
 }
 

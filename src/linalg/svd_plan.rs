@@ -150,12 +150,12 @@ impl SvdPlan {
 
     /// # Errors
     /// [`Error::Argument`] if any product is not finite: `bad` of `all` are not.
-    pub(super) fn check(&self, [bad, all]: [usize; 2]) -> Result<()> {
+    pub(super) fn check(&self, [bad, products]: [usize; 2]) -> Result<()> {
         if bad == 0 {
             return Ok(());
         }
         let why = format!(
-            "{bad} of the {all} products are NaN or infinite: the matrix holds such values, or its products overflow"
+            "{bad} of the {products} products are NaN or infinite: the matrix holds such values, or its products overflow"
         );
         Err(Error::argument(self.op, self.source, why))
     }

@@ -67,7 +67,7 @@ impl<R: Real> TruncatedSvd<R> {
         let negative = rule.negative(&Matrix::from_tensor(if of_u { &self.u } else { &self.v })?);
         if negative.contains(&true) {
             let signs: Vec<R> =
-                negative.iter().map(|&negative| R::of(if negative { -1.0 } else { 1.0 })).collect();
+                negative.iter().map(|&negative| R::nearest(if negative { -1.0 } else { 1.0 })).collect();
             (self.u, self.v) = (scale_columns(&self.u, &signs)?, scale_columns(&self.v, &signs)?);
         }
         Ok(())

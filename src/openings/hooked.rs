@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::{
-    ChunkedArray, DecodedChunk, FetchedChunk, Result, StoredType,
+    ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, Result,
     store::{MemoryArray, Storable},
 };
 
@@ -42,20 +42,12 @@ impl Hooked {
 }
 
 impl ChunkedArray for Hooked {
-    fn name(&self) -> &str {
-        self.array.name()
-    }
-
-    fn shape(&self) -> &[u64] {
-        self.claimed.as_ref().map_or(self.array.shape(), |claimed| &claimed[0])
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        self.claimed.as_ref().map_or(self.array.chunk_shape(), |claimed| &claimed[1])
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.array.dtype()
+    fn facts(&self) -> ArrayFacts<'_> {
+        let facts = self.array.facts();
+        match &self.claimed {
+            Some([shape, chunk_shape]) => ArrayFacts { shape, chunk_shape, ..facts },
+            None => facts,
+        }
     }
 
     fn scratch_bytes(&self) -> u64 {

@@ -193,12 +193,25 @@ pub struct LookedFor {
     pub other_names: bool,
 }
 
+/// The properties of an array that never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayFacts<'a> {
+    /// The array's name for messages, such as its path.
+    pub name: &'a str,
+    /// The extent of each axis.
+    pub shape: &'a [u64],
+    /// The extent of a chunk along each axis; the last chunk of an axis may extend beyond the end of the array.
+    pub chunk_shape: &'a [u64],
+    /// The element type.
+    pub dtype: StoredType,
+}
+
 /// An array in regular chunks. Any thread can read a chunk, in two steps: its bytes are fetched from storage, then decoded.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
 /// use teatime::{
-///     ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, Run, StoredType,
+///     ArrayFacts, ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, Run, StoredType,
 ///     stream::StoredMatrix,
 /// };
 ///
@@ -207,17 +220,8 @@ pub struct LookedFor {
 /// struct Formula;
 ///
 /// impl ChunkedArray for Formula {
-///     fn name(&self) -> &str {
-///         "formula"
-///     }
-///     fn shape(&self) -> &[u64] {
-///         &[3, 3]
-///     }
-///     fn chunk_shape(&self) -> &[u64] {
-///         &[2, 3]
-///     }
-///     fn dtype(&self) -> StoredType {
-///         StoredType::U16
+///     fn facts(&self) -> ArrayFacts<'_> {
+///         ArrayFacts { name: "formula", shape: &[3, 3], chunk_shape: &[2, 3], dtype: StoredType::U16 }
 ///     }
 ///     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
 ///         // Chunks are whole: the last one extends beyond the end.
@@ -234,14 +238,24 @@ pub struct LookedFor {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub trait ChunkedArray: fmt::Debug + Send + Sync {
-    /// Returns the array's name for messages, such as its path.
-    fn name(&self) -> &str;
+    /// Returns the name, the extents and the element type.
+    fn facts(&self) -> ArrayFacts<'_>;
+    /// Returns the [name](ArrayFacts::name).
+    fn name(&self) -> &str {
+        self.facts().name
+    }
     /// Returns the extent of each axis.
-    fn shape(&self) -> &[u64];
-    /// Returns the extent of a chunk along each axis; the last chunk of an axis may extend beyond the end of the array.
-    fn chunk_shape(&self) -> &[u64];
+    fn shape(&self) -> &[u64] {
+        self.facts().shape
+    }
+    /// Returns the [extent of a chunk](ArrayFacts::chunk_shape) along each axis.
+    fn chunk_shape(&self) -> &[u64] {
+        self.facts().chunk_shape
+    }
     /// Returns the element type.
-    fn dtype(&self) -> StoredType;
+    fn dtype(&self) -> StoredType {
+        self.facts().dtype
+    }
     /// Returns the array that this one wraps chunk by chunk; the provided methods below delegate to it, but for those
     /// of bit planes and of open chunks. `None` by default.
     fn inner(&self) -> Option<&dyn ChunkedArray> {

@@ -8,7 +8,9 @@ use std::{
 use half::f16;
 
 use super::blocks::runs;
-use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize};
+use crate::{
+    ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Hint, Result, StoredType, extent::to_usize,
+};
 
 /// The largest integer up to which every integer and its successor are different in f64.
 pub(super) const WHOLE: u64 = (1 << 53) - 1;
@@ -38,7 +40,7 @@ pub(super) const WHOLE: u64 = (1 << 53) - 1;
 /// let x = MissingAsNan::new(x).expect("a missing value");
 /// let values: Vec<f32> = teatime::bytemuck::pod_collect_to_vec(&x.read_chunk(&[0])?.bytes);
 /// assert!(values[0] == 1.0 && values[1].is_nan() && values[2] == 3.0);
-/// assert_eq!(x.found(), 1);
+/// assert_eq!(x.missing_elements(), 1);
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,7 +73,7 @@ impl MissingAsNan {
     }
 
     /// Returns the number of missing elements, including NaN, in the chunks decoded so far; a chunk that is decoded again counts once.
-    pub fn found(&self) -> u64 {
+    pub fn missing_elements(&self) -> u64 {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
@@ -145,10 +147,12 @@ impl MissingAsNan {
         }
         if self.dtype == self.array.dtype() {
             if count > 0 {
-                return refuse(format!(
-                    "{count} missing elements ({} by its attributes): {:?} has no NaN to put there, as results of floating point have",
+                let why = format!(
+                    "{count} missing elements ({} by its attributes): {:?} has no NaN to put there",
                     self.missing, self.dtype
-                ));
+                );
+                let hint = Hint::new("dtype", ", as results of floating point have");
+                return Err(Error::chunk(self.name(), index, why).hinting(hint));
             }
             return Ok(0);
         }
@@ -175,20 +179,8 @@ impl MissingAsNan {
 }
 
 impl ChunkedArray for MissingAsNan {
-    fn name(&self) -> &str {
-        self.array.name()
-    }
-
-    fn shape(&self) -> &[u64] {
-        self.array.shape()
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        self.array.chunk_shape()
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.dtype
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { dtype: self.dtype, ..self.array.facts() }
     }
 
     fn inner(&self) -> Option<&dyn ChunkedArray> {

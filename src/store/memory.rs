@@ -3,7 +3,9 @@
 use bytemuck::Pod;
 
 use super::blocks::{extract_block, insert_block};
-use crate::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize};
+use crate::{
+    ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize,
+};
 
 /// An array in memory, which is read in chunks of `chunk_shape`.
 #[derive(Debug)]
@@ -86,20 +88,8 @@ impl MemoryArray {
 }
 
 impl ChunkedArray for MemoryArray {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.dtype
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { name: &self.name, shape: &self.shape, chunk_shape: &self.chunk_shape, dtype: self.dtype }
     }
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {

@@ -49,8 +49,8 @@ pub use self::zarr::{
 };
 pub use self::{
     array::{
-        ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Shards, SharedArray,
-        StoredType, WholeShard,
+        ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Shards,
+        SharedArray, StoredType, WholeShard,
     },
     bit_planes::BitPlanes,
     box_writer::BoxWriter,

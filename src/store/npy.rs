@@ -18,7 +18,7 @@ use super::{
     Storable, Storage, StorageOptions, Value, array::claimed_bytes, blocks::strides, local_path, open_storage,
 };
 use crate::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, StoredType,
+    ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, StoredType,
     extent::to_usize,
     files::{read_at, write_whole},
     stream::MAX_CHUNKS,
@@ -258,20 +258,8 @@ fn stored_type(descr: &str) -> Option<(StoredType, bool)> {
 }
 
 impl ChunkedArray for NpyArray {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.dtype
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { name: &self.name, shape: &self.shape, chunk_shape: &self.chunk_shape, dtype: self.dtype }
     }
 
     fn fetched_bytes(&self) -> u64 {

@@ -17,7 +17,7 @@ const MAX_WRAPS: u64 = 1 << 10;
 /// The elements of a halo beyond the ends of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Edge {
+pub enum Beyond {
     /// The halo has no elements beyond the ends.
     #[default]
     Clip,
@@ -30,10 +30,10 @@ pub enum Edge {
 pub struct Along {
     /// The number of elements of a box without its halo; the last box may have fewer.
     pub size: u64,
-    /// The number of elements of the halo before and after the box; with `Edge::Wrap`, each is at most 1024 times the axis.
+    /// The number of elements of the halo before and after the box; with `Beyond::Wrap`, each is at most 1024 times the axis.
     pub halo: [u64; 2],
     /// The elements of a halo beyond the ends of the axis.
-    pub edge: Edge,
+    pub beyond: Beyond,
     /// The first element that is in a box's core, and the element after the last, which may lie beyond the axis.
     pub within: [u64; 2],
 }
@@ -41,7 +41,7 @@ pub struct Along {
 impl Along {
     /// Divides an axis into boxes of `size` elements, without halos.
     pub const fn each(size: u64) -> Self {
-        Self { size, halo: [0; 2], edge: Edge::Clip, within: Self::ALL }
+        Self { size, halo: [0; 2], beyond: Beyond::Clip, within: Self::ALL }
     }
 
     /// The range of all elements of an axis, whatever its extent.
@@ -62,8 +62,8 @@ impl Along {
 
     /// Returns the number of elements of the halo before and after the box `core`.
     pub(super) fn halo(&self, extent: u64, core: &Range<u64>) -> [u64; 2] {
-        match self.edge {
-            Edge::Wrap if extent > 0 => self.halo,
+        match self.beyond {
+            Beyond::Wrap if extent > 0 => self.halo,
             _ => [self.halo[0].min(core.start), self.halo[1].min(extent - core.end)],
         }
     }
@@ -86,8 +86,8 @@ impl Along {
     pub(super) fn most(&self, extent: u64) -> u64 {
         let size = self.size.min(extent);
         let [before, after] = self.halo;
-        match self.edge {
-            Edge::Wrap if extent > 0 => size.saturating_add(before).saturating_add(after),
+        match self.beyond {
+            Beyond::Wrap if extent > 0 => size.saturating_add(before).saturating_add(after),
             _ => {
                 // The largest box is not always the first or the last.
                 let whole = size.saturating_add(before.min(extent)).saturating_add(after.min(extent));
@@ -190,7 +190,7 @@ pub(super) fn along_axes(
             ));
         }
         let wraps = along.halo.iter().any(|&halo| halo > extent.saturating_mul(MAX_WRAPS));
-        if along.edge == Edge::Wrap && extent > 0 && wraps {
+        if along.beyond == Beyond::Wrap && extent > 0 && wraps {
             let halo = along.halo;
             return refuse(format!(
                 "have a halo of {halo:?} along axis {axis}: more than {MAX_WRAPS} times its {extent} elements"
@@ -214,21 +214,24 @@ mod tests {
         let spans = |along: Along, extent, number| -> Vec<[u64; 2]> {
             along.spans(extent, &along.core(extent, number)).map(|span| [span.start, span.end]).collect()
         };
-        let of = |size, halo, edge| Along { halo, edge, ..Along::each(size) };
-        let clip = of(4, [2, 3], Edge::Clip);
+        let of = |size, halo, beyond| Along { halo, beyond, ..Along::each(size) };
+        let clip = of(4, [2, 3], Beyond::Clip);
         assert_eq!([0, 1, 2].map(|i| spans(clip, 10, i)), [vec![[0, 7]], vec![[2, 10]], vec![[6, 10]]]);
-        let wrap = of(4, [2, 3], Edge::Wrap);
+        let wrap = of(4, [2, 3], Beyond::Wrap);
         assert_eq!(spans(wrap, 10, 0), [[8, 10], [0, 7]]);
         assert_eq!(spans(wrap, 10, 1), [[2, 10], [0, 1]]);
         assert_eq!(spans(wrap, 10, 2), [[6, 10], [0, 3]]);
         // A halo that wraps several times.
-        assert_eq!(spans(of(3, [7, 4], Edge::Wrap), 3, 0), [[2, 3], [0, 3], [0, 3], [0, 3], [0, 3], [0, 1]]);
-        assert_eq!(spans(of(4, [u64::MAX, 9], Edge::Clip), 10, 1), [[0, 10]]);
+        assert_eq!(
+            spans(of(3, [7, 4], Beyond::Wrap), 3, 0),
+            [[2, 3], [0, 3], [0, 3], [0, 3], [0, 3], [0, 1]]
+        );
+        assert_eq!(spans(of(4, [u64::MAX, 9], Beyond::Clip), 10, 1), [[0, 10]]);
         // An axis without elements has no halo, even with `Wrap`.
         assert_eq!((wrap.halo(0, &(0..0)), wrap.most(0)), ([0, 0], 0));
         // `most` is an upper bound for every box.
         for extent in 1..12 {
-            for along in [clip, wrap, of(3, [0, 0], Edge::Clip), of(5, [9, 1], Edge::Clip)] {
+            for along in [clip, wrap, of(3, [0, 0], Beyond::Clip), of(5, [9, 1], Beyond::Clip)] {
                 let len = |i| spans(along, extent, i).iter().map(|[start, end]| end - start).sum::<u64>();
                 let most = (0..along.count(extent)).map(len).max().unwrap();
                 assert!(most <= along.most(extent), "{along:?} {extent}");

@@ -77,8 +77,8 @@ impl Plan {
             let chunks = at * n..x.shape()[axis].div_ceil(x.chunk_shape()[axis]).min((at + 1) * n);
             there *= chunks.end - chunks.start;
             let Some(axis) = axis.checked_sub(1) else {
-                let of = |band: &Band| (band.array, band.chunk_row);
-                bands = within(self.bands(), &((*array, chunks.start)..(*array, chunks.end)), of);
+                let place = |band: &Band| (band.array, band.chunk_row);
+                bands = within(self.bands(), &((*array, chunks.start)..(*array, chunks.end)), place);
                 continue;
             };
             let across = &self.across(*array)[axis];

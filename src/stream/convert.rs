@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use bytemuck::Pod;
 use half::f16;
 
-use crate::{ChunkedArray, DType, Error, Result, StoredType, dtype::nearest_f32};
+use crate::{ChunkedArray, DType, Error, Hint, Result, StoredType, dtype::nearest_f32};
 
 /// A conversion of stored elements before they are uploaded: [`AsStored`], [`Narrow`], or one of your own.
 ///
@@ -38,7 +38,7 @@ use crate::{ChunkedArray, DType, Error, Result, StoredType, dtype::nearest_f32};
 ///         for (at, (from, to)) in from.chunks(2).zip(to).enumerate() {
 ///             let value = i16::from_ne_bytes([from[0], from[1]]);
 ///             if value < 0 {
-///                 return Err(Misfit { at, why: format!("{value} is negative") });
+///                 return Err(Misfit::new(at, format_args!("{value} is negative")));
 ///             }
 ///             *to = (value > 100).into();
 ///         }
@@ -124,6 +124,15 @@ pub struct Misfit {
     pub at: usize,
     /// The reason why the element does not fit, with its value.
     pub why: String,
+    /// An option that accepts the element.
+    pub hint: Option<Hint>,
+}
+
+impl Misfit {
+    /// Creates the misfit of an element, without a hint.
+    pub fn new(at: usize, why: impl fmt::Display) -> Self {
+        Self { at, why: why.to_string(), hint: None }
+    }
 }
 
 /// A conversion that copies every byte as stored.
@@ -277,16 +286,16 @@ impl Narrow {
                 // Only u64 values fail to convert, whatever the range is.
                 let [_, most] = self.range;
                 let most = if most < i64::MAX as f64 { most.to_string() } else { i64::MAX.to_string() };
-                Misfit { at, why: format!("value {from} is above {most}") }
+                Misfit::new(at, format_args!("value {from} is above {most}"))
             })?;
             let value = if missing == Some(value as f64) { -1 } else { value };
             let value = if self.negative_is_missing { value.max(-1) } else { value };
-            self.check(value as f64).map_err(|why| Misfit { at, why })?;
+            self.check(value as f64).map_err(|why| Misfit::new(at, why))?;
             match self.to {
                 Narrowed::F64 => to.copy_from_slice(&(value as f64).to_ne_bytes()),
                 Narrowed::F32 => to.copy_from_slice(&(value as f32).to_ne_bytes()),
                 Narrowed::I8 => {
-                    let value = i8::try_from(value).map_err(|e| Misfit { at, why: e.to_string() })?;
+                    let value = i8::try_from(value).map_err(|why| Misfit::new(at, why))?;
                     to.copy_from_slice(&value.to_ne_bytes());
                 }
             }
@@ -317,7 +326,7 @@ impl Narrow {
         for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
             let value = wide(from);
             let is_missing = missing == Some(value) || value.is_nan() && nan_is_missing;
-            let refuse = |why: String| Err(Misfit { at, why });
+            let refuse = |why: String| Err(Misfit::new(at, why));
             if is_missing && self.negative_is_missing {
                 self.put(-1.0, to);
                 continue;
@@ -327,7 +336,8 @@ impl Narrow {
                 continue;
             }
             if value.is_nan() {
-                return refuse("NaN: an error unless NaN is said to be missing".into());
+                let hint = Some(Hint::new("nan_is_missing", " unless NaN is said to be missing"));
+                return Err(Misfit { hint, ..Misfit::new(at, "NaN: an error") });
             }
             if self.negative_is_missing && value < 0.0 {
                 return refuse(format!(
@@ -340,7 +350,7 @@ impl Narrow {
             if !staged.is_finite() && !is_meant {
                 return refuse(format!("value {value} is not a finite {}-bit number", 8 * self.width()));
             }
-            self.check(value).map_err(|why| Misfit { at, why })?;
+            self.check(value).map_err(|why| Misfit::new(at, why))?;
             self.put(value, to);
         }
         Ok(())

@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Cancel, DecodedChunk, Device, Error, Result, Run, StoredType,
+        ArrayFacts, Cancel, DecodedChunk, Device, Error, Result, Run, StoredType,
         linalg::{Stop, SvdOptions},
         openings::{least, within},
         store::MemoryArray,
@@ -158,17 +158,8 @@ mod tests {
     }
 
     impl ChunkedArray for Stored {
-        fn name(&self) -> &str {
-            "stored"
-        }
-        fn shape(&self) -> &[u64] {
-            self.array.shape()
-        }
-        fn chunk_shape(&self) -> &[u64] {
-            self.array.chunk_shape()
-        }
-        fn dtype(&self) -> StoredType {
-            StoredType::I8
+        fn facts(&self) -> ArrayFacts<'_> {
+            ArrayFacts { name: "stored", dtype: StoredType::I8, ..self.array.facts() }
         }
         fn fetched_bytes(&self) -> u64 {
             BYTES as u64

@@ -13,8 +13,8 @@ use crate::{ChunkedArray, extent::to_usize};
 /// The number of elements that are assembled at a time if runs end within a byte.
 const GATHERED: u64 = 1 << 14;
 
-/// An element whose value the target type cannot hold: its index in the row, and the reason.
-type Found = (u64, String);
+/// An element whose value the target type cannot hold, with its index in the row.
+type Unfit = (u64, Misfit);
 
 /// A function that writes a run's converted elements, given a function for the place of the first.
 type Fill<'a> = dyn Fn(&dyn Fn() -> [u64; 2], &mut [u8]) -> Result<(), Misfit> + 'a;
@@ -115,13 +115,13 @@ impl<'a> Layout<'a> {
         [row, first]: [u64; 2],
         out: &mut [u8],
         room: &mut Vec<u8>,
-    ) -> Result<(), Found> {
+    ) -> Result<(), Unfit> {
         let size = self.array.dtype().size();
         let staged = |elements: u64| to_usize(self.convert.bytes(elements));
         let (within, mut done) = (row - first, 0);
         let mut put = |len: u64, fill: &Fill<'_>| {
             let to = &mut out[staged(done)..][..staged(len)];
-            fill(&|| [row, self.find(done).0], to).map_err(|Misfit { at, why }| (done + at as u64, why))?;
+            fill(&|| [row, self.find(done).0], to).map_err(|misfit| (done + misfit.at as u64, misfit))?;
             done += len;
             Ok(())
         };
@@ -133,7 +133,7 @@ impl<'a> Layout<'a> {
                     let offset =
                         at.iter().zip(self.chunk).skip(1).fold(0, |place, (at, extent)| place * extent + at);
                     let offset = offset * size as u64;
-                    let cannot = |why: &io::Error| Misfit { at: 0, why: format!("cannot be read: {why}") };
+                    let cannot = |why: &io::Error| Misfit::new(0, format_args!("cannot be read: {why}"));
                     if self.convert.is_copy() {
                         return put(len, &|_, to| open.read(at[0], offset, to).map_err(|why| cannot(&why)));
                     }

@@ -115,7 +115,7 @@ use std::{
 use rayon::prelude::*;
 
 pub use self::{
-    boxes::{Along, Edge},
+    boxes::{Along, Beyond},
     convert::{AsStored, Convert, Misfit, Narrow, Narrowed},
     digest::{Digests, digest},
     matrix::StoredMatrix,
@@ -509,13 +509,13 @@ impl BlockPart<'_> {
         // Errors give the row's index in the stored arrays.
         let row = plan.row(self.first + (row - self.rows.start));
         let filled = self.layout.convert_row(&self.chunks, [row, self.band.first], out, room);
-        filled.map_err(|(element, why)| {
+        filled.map_err(|(element, Misfit { why, hint, .. })| {
             let array = plan.array(self.band.array);
             let (element, across) = self.layout.find(element);
             let mut index = vec![self.band.chunk_row];
             index.extend(&across[..array.shape().len() - 1]);
             let place = plan.convert().place(row, element);
-            Error::chunk(array.name(), &index, format_args!("{place}: {why}"))
+            Error::chunk(array.name(), &index, format_args!("{place}: {why}")).hinting(hint)
         })
     }
 }

@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Cancel, ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, StoredType,
+        ArrayFacts, Cancel, ChunkedArray, DecodedChunk, Device, FetchedChunk, Result,
         random::philox,
         store::MemoryArray,
         stream::{Along, Blocks, Digests, Misfit, Selection},
@@ -73,17 +73,8 @@ mod tests {
     }
 
     impl ChunkedArray for InPlanes {
-        fn name(&self) -> &str {
-            "planes"
-        }
-        fn shape(&self) -> &[u64] {
-            self.array.shape()
-        }
-        fn chunk_shape(&self) -> &[u64] {
-            self.array.chunk_shape()
-        }
-        fn dtype(&self) -> StoredType {
-            self.array.dtype()
+        fn facts(&self) -> ArrayFacts<'_> {
+            ArrayFacts { name: "planes", ..self.array.facts() }
         }
         fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
             self.array.decode(index, fetched)

@@ -238,7 +238,7 @@ impl<'a> Prefetch<'a> {
         self.coming += 1;
         let (array, index) = self.plan.chunk(key.1);
         let again = std::mem::replace(&mut self.seen[key.1], true);
-        let whole = self.shards.of(self.plan, key.1, again);
+        let whole = self.shards.whole_shard(self.plan, key.1, again);
         self.slots.insert(
             key,
             Slot { chunk: None, is_converted: false, array, parts, bytes, arrived: 0, again, open: None },
@@ -308,7 +308,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        ChunkedArray, DecodedChunk, Device, FetchedChunk, StoredType,
+        ArrayFacts, ChunkedArray, DecodedChunk, Device, FetchedChunk, StoredType,
         openings::Hooked,
         store::{MemoryArray, StoredBytes},
         stream::{AsStored, Blocks, Selection},
@@ -355,17 +355,8 @@ mod tests {
     }
 
     impl ChunkedArray for Late {
-        fn name(&self) -> &str {
-            "late"
-        }
-        fn shape(&self) -> &[u64] {
-            self.array.shape()
-        }
-        fn chunk_shape(&self) -> &[u64] {
-            self.array.chunk_shape()
-        }
-        fn dtype(&self) -> StoredType {
-            self.array.dtype()
+        fn facts(&self) -> ArrayFacts<'_> {
+            ArrayFacts { name: "late", ..self.array.facts() }
         }
         fn fetched_bytes(&self) -> u64 {
             FETCHED as u64

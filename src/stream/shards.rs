@@ -49,37 +49,37 @@ impl HeldShards {
     /// True if the shard of a chunk is held, or there is room for it, or it need not be held.
     pub(super) fn has_room(&mut self, plan: &Plan, chunk: usize) -> bool {
         let (array, index) = plan.chunk(chunk);
-        let Some(of) = plan.shards(array).filter(|of| of.are_whole) else { return true };
+        let Some(shards) = plan.shards(array).filter(|shards| shards.are_whole) else { return true };
         let shard = plan.shard_of(array, &index);
-        self.recent.iter().any(|(held, _)| Some(held) == shard.as_ref()) || self.whole.has_room(of.bytes)
+        self.recent.iter().any(|(held, _)| Some(held) == shard.as_ref()) || self.whole.has_room(shards.bytes)
     }
 
     /// Returns the shard of a chunk that is started, if the shard is read as a whole. `again` is true if the chunk was started before.
-    pub(super) fn of(&mut self, plan: &Plan, chunk: usize, again: bool) -> Option<Arc<WholeShard>> {
+    pub(super) fn whole_shard(&mut self, plan: &Plan, chunk: usize, again: bool) -> Option<Arc<WholeShard>> {
         let (array, index) = plan.chunk(chunk);
-        let (of, shard) = (plan.shards(array)?, plan.shard_of(array, &index)?);
+        let (shards, shard) = (plan.shards(array)?, plan.shard_of(array, &index)?);
         if plan.kept.has(chunk) {
             return None;
         }
-        if of.are_whole {
+        if shards.are_whole {
             let at = self.recent.iter().position(|(held, _)| *held == shard);
             let held = at.and_then(|at| self.recent.remove(at)).unwrap_or_else(|| {
-                while !self.whole.has_room(of.bytes) && self.recent.pop_front().is_some() {}
-                (shard, self.whole.hold(of.bytes))
+                while !self.whole.has_room(shards.bytes) && self.recent.pop_front().is_some() {}
+                (shard, self.whole.hold(shards.bytes))
             });
             let whole = Arc::clone(&held.1);
             self.recent.push_back(held);
             return Some(whole);
         }
-        if again || plan.holds_whole() || self.whole.room < of.bytes {
+        if again || plan.holds_whole() || self.whole.room < shards.bytes {
             return None;
         }
         let mut entry = match self.wanted.entry(shard) {
             Entry::Occupied(entry) => entry,
             Entry::Vacant(entry) => {
                 let [wanted, there] = plan.wanted_of(entry.key());
-                let is_whole = 2 * wanted >= there && self.whole.has_room(of.bytes);
-                let whole = is_whole.then(|| self.whole.hold(of.bytes));
+                let is_whole = 2 * wanted >= there && self.whole.has_room(shards.bytes);
+                let whole = is_whole.then(|| self.whole.hold(shards.bytes));
                 entry.insert_entry((whole, wanted))
             }
         };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    boxes::{Along, Edge},
+    boxes::{Along, Beyond},
     *,
 };
 use crate::{ChunkedArray, Device, Result, StoredType, openings::Hooked, random::philox, store::MemoryArray};
@@ -87,12 +87,12 @@ fn case(numbers: &mut Numbers) -> Case {
     let along = extents[..given].iter().map(|extent| {
         let mut halo = || if numbers.below(2) == 0 { 0 } else { numbers.below(3 * most) };
         let halo = [halo(), halo()];
-        let edge = if numbers.below(2) == 0 { Edge::Clip } else { Edge::Wrap };
+        let beyond = if numbers.below(2) == 0 { Beyond::Clip } else { Beyond::Wrap };
         let size = 1 + numbers.below(most);
         let first = numbers.below(*extent);
         let some = [first, first + 1 + numbers.below(most)];
         let within = if numbers.below(3) == 0 { some } else { Along::ALL };
-        Along { size, halo, edge, within }
+        Along { size, halo, beyond, within }
     });
     let along = along.collect();
     Case { arrays, reads, rows, columns, row_ranges, column_ranges, along }
@@ -160,15 +160,15 @@ impl Case {
                 let end = within.end.min(start + along.size);
                 let signed = |n: u64| i64::try_from(n).unwrap();
                 let all = signed(start) - signed(along.halo[0])..signed(end) + signed(along.halo[1]);
-                let list: Vec<u64> = match along.edge {
-                    Edge::Wrap => all.map(|i| i.rem_euclid(signed(extent)).unsigned_abs()).collect(),
-                    Edge::Clip => {
+                let list: Vec<u64> = match along.beyond {
+                    Beyond::Wrap => all.map(|i| i.rem_euclid(signed(extent)).unsigned_abs()).collect(),
+                    Beyond::Clip => {
                         all.filter(|i| (0..signed(extent)).contains(i)).map(i64::unsigned_abs).collect()
                     }
                 };
-                before.push(match along.edge {
-                    Edge::Wrap => along.halo[0],
-                    Edge::Clip => along.halo[0].min(start),
+                before.push(match along.beyond {
+                    Beyond::Wrap => along.halo[0],
+                    Beyond::Clip => along.halo[0].min(start),
                 });
                 core.push(start..end);
                 lists.push(list);
@@ -373,14 +373,14 @@ fn what_does_not_fit_is_refused() {
         "within [2, 1] along axis 1, which ends before it begins",
     );
     for halo in [[u64::MAX, 1], [1 << 62, 0], [0, 4 * 1024 + 1]] {
-        let along = Along { halo, edge: Edge::Wrap, ..Along::each(2) };
+        let along = Along { halo, beyond: Beyond::Wrap, ..Along::each(2) };
         let needle = format!("a halo of {halo:?} along axis 0: more than 1024 times its 4 elements");
         refused(vec![Arc::clone(&two)], &[along], &needle);
         refused(vec![Arc::clone(&two)], &[each, along], "along axis 1: more than 1024 times its 3 elements");
     }
     // Wrapping halos of the maximum length, and clipped halos of any length, are accepted.
-    let most = Along { halo: [4 * 1024, 4 * 1024], edge: Edge::Wrap, ..Along::each(2) };
-    for along in [most, Along { halo: [u64::MAX; 2], edge: Edge::Clip, ..most }] {
+    let most = Along { halo: [4 * 1024, 4 * 1024], beyond: Beyond::Wrap, ..Along::each(2) };
+    for along in [most, Along { halo: [u64::MAX; 2], beyond: Beyond::Clip, ..most }] {
         assert!(plan(vec![Arc::clone(&two)], &[along]).is_ok());
     }
     let huge: Arc<dyn ChunkedArray> = Arc::new(Hooked::claiming::<i32>(&[1 << 40; 2], &[1 << 40; 2]));
@@ -499,7 +499,7 @@ impl Convert for Placed {
         for (at, bytes) in from.as_chunks().0.iter().enumerate() {
             let (value, expected) = (i32::from_ne_bytes(*bytes) as u64, 100 * row + column + at as u64);
             if value != expected {
-                return Err(Misfit { at, why: format!("{value} is not {expected}") });
+                return Err(Misfit::new(at, format_args!("{value} is not {expected}")));
             }
         }
         Ok(())

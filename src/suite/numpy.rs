@@ -49,7 +49,7 @@ fn computed<R: Real>(device: &Device, case: &Value) -> Result<(Vec<u64>, Vec<f64
     let op = case["op"].as_str().unwrap();
     let upload = |stored| {
         let (shape, values) = array(stored);
-        let values: Vec<R> = values.into_iter().map(R::of).collect();
+        let values: Vec<R> = values.into_iter().map(R::nearest).collect();
         Tensor::from_slice(device, &values, &shape).unwrap()
     };
     let operands: Vec<_> = case["operands"].as_array().unwrap().iter().map(upload).collect();

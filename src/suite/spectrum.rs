@@ -63,7 +63,7 @@ pub(super) fn geometric(count: usize, condition: f64) -> Vec<f64> {
 }
 
 pub(super) fn upload<R: Real>(dev: &Device, a: MatRef<'_, f64>) -> Tensor<R> {
-    let values: Vec<R> = a.row_iter().flat_map(|row| row.iter().map(|&x| R::of(x))).collect();
+    let values: Vec<R> = a.row_iter().flat_map(|row| row.iter().map(|&x| R::nearest(x))).collect();
     Tensor::from_slice(dev, &values, &[a.nrows() as u64, a.ncols() as u64]).unwrap()
 }
 

@@ -420,8 +420,8 @@ fn bad_arguments_are_named(dev: &Device) {
     let cancel = Cancel::default();
     cancel.cancel();
     let run = Run::default().cancel(cancel);
-    assert_err!(
-        svd_stored(vec![array(&[4, 2], 1.0)], 1, &options().narrow(true), dev, &run),
-        Error::Cancelled
-    );
+    for (device, run) in [(dev, run.clone()), (&dev.cancelled_by(&run.cancel), Run::default())] {
+        let stopped = svd_stored(vec![array(&[4, 2], 1.0)], 1, &options().narrow(true), device, &run);
+        assert_err!(stopped, Error::Cancelled);
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
     openings::assert_refused,
     openings::least,
     store::{ArraySpec, ArrayWriter, Folder, NpyArray, NpyWriter, Storable},
-    stream::{AsStored, BoxOperation, Edge, Fold, Place, Sweep},
+    stream::{AsStored, Beyond, BoxOperation, Fold, Place, Sweep},
 };
 
 device_tests! { mapped, folded, refused, types, faults_of_operations, full_devices }
@@ -53,8 +53,8 @@ impl BoxOperation for Neighbors<'_> {
         [[1, 0], [0, 0], [0, 2]][axis]
     }
 
-    fn edge(&self, axis: usize) -> Edge {
-        if axis == 0 { Edge::Wrap } else { Edge::Clip }
+    fn beyond(&self, axis: usize) -> Beyond {
+        if axis == 0 { Beyond::Wrap } else { Beyond::Clip }
     }
 
     fn needs(&self, shape: &[u64], _: &Device) -> Needs {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use teatime::{
-    ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, Run, StoredType, Tensor,
+    ArrayFacts, ChunkedArray, DecodedChunk, Device, FetchedChunk, Result, Run, StoredType, Tensor,
     distance::{Metric, Options, pairwise, pairwise_stored},
     linalg::{LinearMap, SvdOptions, randomized_svd},
     store::MemoryArray,
@@ -38,20 +38,8 @@ impl Formula {
 }
 
 impl ChunkedArray for Formula {
-    fn name(&self) -> &str {
-        "formula"
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &[7, 4]
-    }
-
-    fn dtype(&self) -> StoredType {
-        StoredType::I16
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { name: "formula", shape: &self.shape, chunk_shape: &[7, 4], dtype: StoredType::I16 }
     }
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {

@@ -92,7 +92,7 @@ fn passes(matrix: &PackedMatrix) -> Result<Found> {
     let mut stages: [Vec<f64>; 3] = Default::default();
     for _ in 0..RUNS {
         let (_, times) = staged.pass(&x)?;
-        stages.iter_mut().zip(times).for_each(|(all, one)| all.push(one));
+        stages.iter_mut().zip(times).for_each(|(times_of_stage, one)| times_of_stage.push(one));
     }
     let [start, middle, end] = stages;
     // Three digits for each number, in rows of 64 bytes.
@@ -116,16 +116,16 @@ fn passes(matrix: &PackedMatrix) -> Result<Found> {
 /// Times the decomposition, the part of it outside passes, and a product whose rows are read one by one.
 fn whole(matrix: &PackedMatrix) -> Result<Found> {
     let (device, staged, x, run) = (matrix.device(), Staged::new(matrix)?, operand()?, Run::default());
-    let (mut all, mut outside) = (Vec::new(), Vec::new());
+    let (mut whole, mut outside) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let (_, total) = timed(device, || randomized_svd(&staged, COMPONENTS, &options(), &run))?;
-        all.push(total);
+        whole.push(total);
         outside.push(total - staged.spent.take().iter().sum::<f64>());
     }
     let pass = Pass::new(&run, Status::new(0, 1, matrix.shape()[0]));
     let (_, apply) = timed(device, || matrix.apply(&x, &pass, &mut |_, _| Ok(())))?;
     Ok(vec![
-        ("svd, 10 components, 2 passes", all),
+        ("svd, 10 components, 2 passes", whole),
         ("svd without its passes: host", outside),
         ("PackedMatrix::apply", vec![apply]),
     ])

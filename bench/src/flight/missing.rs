@@ -29,9 +29,9 @@ pub(super) fn missing(session: &mut Session<'_>) {
         let kind = Kind::standardised(expected);
         let (pass, apply) = (format!("pass, {name}"), format!("packed_apply, {name}"));
         let make = |device: &Device, &rows: &u64| job(device, rows, rate, kind, true);
-        let Some(found) = session.largest(&pass, Unit::Milliseconds, &ROWS, size, make) else { continue };
+        let Some(largest) = session.largest(&pass, Unit::Milliseconds, &ROWS, size, make) else { continue };
         let make = |device: &Device, &rows: &u64| job(device, rows, rate, kind, false);
-        session.largest(&apply, Unit::Milliseconds, &ROWS[found..=found], size, make);
+        session.largest(&apply, Unit::Milliseconds, &ROWS[largest..=largest], size, make);
         session.difference(&format!("packed_adjoint, {name}"), &pass, &apply);
     }
 }

@@ -11,7 +11,7 @@ use teatime_genotype::{DistanceOptions, Linkage, MatchBy, SampleMetric};
 
 use super::write::{FORMATS, Target};
 use crate::{
-    args::{FilterArgs, Named, Resources, by_name, local, match_by, named, refuse, with_exits},
+    args::{FileArgs, FilterArgs, Named, Resources, by_name, local, match_by, named, refuse, with_exits},
     failure::Failure,
     remote::input,
     store_args::StoreArgs,
@@ -79,11 +79,8 @@ pub(crate) struct DistanceArgs {
     pub(super) with: WithArgs,
     #[command(flatten)]
     pub(super) filter: FilterArgs,
-    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
-    ///
-    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
-    #[arg(long)]
-    pub(super) overwrite: bool,
+    #[command(flatten)]
+    pub(super) results: FileArgs,
     /// Go on with D.zarr where a run was stopped, or begin one that can be gone on with
     ///
     /// Distances are computed for some samples at a time, as many as memory allows, and written at once: so they are, too, where all
@@ -91,9 +88,6 @@ pub(crate) struct DistanceArgs {
     /// and memory have to be the same. For all metrics but those that are computed in f32, of dosages 0, 1 and 2.
     #[arg(long, conflicts_with_all = ["overwrite", "tree"])]
     pub(super) resume: bool,
-    /// Print the record instead of the summary
-    #[arg(long)]
-    pub(super) json: bool,
     #[command(flatten)]
     pub(super) stores: StoreArgs,
     #[command(flatten)]

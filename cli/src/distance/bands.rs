@@ -39,7 +39,7 @@ pub(super) fn compute(
     if args.out.format != Format::Zarr {
         return Err(too_large.into());
     }
-    args.out.refuse_to_lose(args.overwrite)?;
+    args.out.refuse_to_lose(args.results.overwrite)?;
     match in_place() {
         // The user gave no such argument.
         Err(Error::Argument { name, .. }) if name != "merge_alleles" => Err(too_large.into()),

@@ -31,7 +31,8 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     let (target, options) = (&args.out, args.options()?);
     let beside = target.beside(args.tree.is_some(), args.neighbors.is_some(), args.with.store.is_some());
-    let mut output = target.open(COMMAND, &beside, args.overwrite, args.resume.then_some("distance"))?;
+    let mut output =
+        target.open(COMMAND, &beside, args.results.overwrite, args.resume.then_some("distance"))?;
     let mut stores = args.stores.open(&run)?;
     if target.format.is_plinks() {
         // This check comes first, so that no work is wasted.
@@ -69,7 +70,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     report.head_of_stores((&device, &output), (facts.memory, facts.stats), &stores, facts.digest);
     describe(&mut report, args, &stores, &results, (undefined, facts), with.as_ref());
     report.times("distances");
-    report.finish(output, args.json)
+    report.finish(output, args.results.json)
 }
 
 fn describe(

@@ -92,7 +92,7 @@ impl Results {
         let (path, samples) = (output.path(&target.name), &stores.samples);
         match (self, target.format) {
             (Self::Written(..), _) => return Ok(()),
-            (Self::Matrix(result), Format::Npy) => result.write_npy(path)?,
+            (Self::Matrix(result), Format::Npy) => result.matrix.write_npy(path)?,
             (Self::Matrix(result), Format::Table) => {
                 result.write_table(path, samples, others, text::exact)?
             }
@@ -102,7 +102,7 @@ impl Results {
             }
             (Self::Matrix(result), Format::PlinkBinary) => result.write_plink_binary(path)?,
             (Self::Neighbors(near), Format::Npy) => {
-                near.write_npy(path, output.path(&target.file(NEIGHBORS)))?
+                near.nearest.write_npy(path, output.path(&target.file(NEIGHBORS)))?
             }
             (Self::Neighbors(near), Format::Table) => near.write_table(path, samples, others, text::exact)?,
             (Self::Neighbors(near), _) => near.write_zarr(path, samples, others)?,

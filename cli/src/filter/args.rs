@@ -9,7 +9,7 @@ use teatime::{
 };
 
 use crate::{
-    args::{Named, Resources, local, named, refuse},
+    args::{FileArgs, Named, Resources, local, named, refuse},
     failure::Failure,
     output::{Output, target::Target},
     remote::input,
@@ -81,20 +81,14 @@ pub(crate) struct ResultArgs {
     /// Compression of the chunks of OUT.zarr [default: zstd]
     #[arg(long, value_name = "HOW", value_parser = named(COMPRESSIONS))]
     pub(crate) compression: Option<Compression>,
-    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
-    ///
-    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
-    #[arg(long)]
-    pub(crate) overwrite: bool,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
     /// Go on with OUT.zarr where a run was stopped, or begin one that can be gone on with
     ///
     /// Ends with the same bytes wherever runs were stopped. The device, the version of teatime and all options but those of memory have to be the same, and the
     /// input's files: where they are, their names, sizes and times of change.
     #[arg(long, conflicts_with = "overwrite")]
     pub(crate) resume: bool,
-    /// Print the record instead of the summary
-    #[arg(long)]
-    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) resources: Resources,
 }

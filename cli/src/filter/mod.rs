@@ -62,7 +62,7 @@ impl Task<'_> {
         let input = Input::open(self)?;
         // The path within OUT.zarr of the filtered array: level 0 of an image, or OUT.zarr itself.
         let resumed = self.result.resume.then(|| if input.image.is_some() { "0" } else { "" });
-        let mut output = self.array.out.open(self.command, &[], self.result.overwrite, resumed)?;
+        let mut output = self.array.out.open(self.command, &[], self.result.file.overwrite, resumed)?;
         let filter = filter(&input)?;
         let device = self.result.resources.open()?;
         let elements = input.stored.array.shape().iter().product();
@@ -82,7 +82,7 @@ impl Task<'_> {
         self.describe(&mut report, &input, (&filter, &made));
         report.seconds();
         report.streamed("time", &format!("{:.2} s: ", report.wall), "");
-        report.finish(output, self.result.json)
+        report.finish(output, self.result.file.json)
     }
 
     fn describe<F: Filter>(&self, report: &mut Report, input: &Input, (filter, made): (&F, &F::Made)) {

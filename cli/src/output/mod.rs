@@ -141,15 +141,7 @@ impl Output {
         numbers: &Matrix,
         text: impl Fn(usize, f64) -> String,
     ) -> Result<(), Failure> {
-        self.put(name, |file| {
-            writeln!(file, "{header}")?;
-            (0..numbers.rows()).zip(names).try_for_each(|(row, name)| {
-                write!(file, "{name}")?;
-                let mut row = numbers.row(row).iter().enumerate();
-                row.try_for_each(|(column, x)| write!(file, "\t{}", text(column, *x)))?;
-                writeln!(file)
-            })
-        })
+        self.put(name, |file| numbers.write_table(file, header, names, text))
     }
 
     /// Writes a line for each name.

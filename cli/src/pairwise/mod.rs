@@ -23,7 +23,7 @@ use self::{
     write::{DISTANCE, FORMATS, Format, Job, not_finite},
 };
 use crate::{
-    args::{Resources, by_name, default_of, local, named, refuse, with_exits},
+    args::{FileArgs, Resources, by_name, default_of, local, named, refuse, with_exits},
     array::Array,
     distance::MISSING,
     failure::Failure,
@@ -89,11 +89,8 @@ pub(crate) struct PairwiseArgs {
     /// Meaning of a chunk of a Zarr array that is not there: damage, or the array's fill value
     #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = default_of(MISSING_CHUNKS))]
     missing_chunk: MissingChunk,
-    /// Replace the results of this command that are there, in any of its formats, as the record beside them lists them
-    ///
-    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
-    #[arg(long)]
-    overwrite: bool,
+    #[command(flatten)]
+    results: FileArgs,
     /// Go on with D.zarr where a run was stopped, or begin one that can be gone on with
     ///
     /// Distances are written tile by tile: so they are, too, where they do not fit memory. Then X and Y have to fit the device. Ends
@@ -101,9 +98,6 @@ pub(crate) struct PairwiseArgs {
     /// options but those of memory have to be the same.
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
-    /// Print the record instead of the summary
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
     pub(crate) resources: Resources,
 }
@@ -173,7 +167,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let numbers = args.neighbors.is_some() && args.out.format == Format::Npy;
     let resumed = args.resume.then_some(DISTANCE);
     let mut output =
-        args.out.open(COMMAND, &[(args.out.file(NEIGHBORS), numbers)], args.overwrite, resumed)?;
+        args.out.open(COMMAND, &[(args.out.file(NEIGHBORS), numbers)], args.results.overwrite, resumed)?;
     let input = Input::open(args)?;
     let device = args.resources.open()?;
     let options = Options::default()
@@ -204,7 +198,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     report.head((&device, &output), took, &input.x.path, &size(&input.x, args));
     describe(&mut report, args, metric, &input, &results);
     report.times("distances");
-    report.finish(output, args.json)
+    report.finish(output, args.results.json)
 }
 
 fn find(
@@ -226,19 +220,19 @@ fn find(
     let job = Job { args, input, metric, options, device, run };
     // Matrices that do not fit the device are read some features at a time, for which all distances have to fit memory. A table is
     // written from memory, and so is a store that is not to be resumed, unless it does not fit.
-    let found = match args.out.format {
+    let result = match args.out.format {
         Format::Zarr if args.resume => job.store(output),
         Format::Npy => or_of_less_memory(job.npy(output), whole),
         Format::Table => whole(),
         Format::Zarr => match whole() {
             Err(error) if is_memory(&error) => {
-                args.out.refuse_to_lose(args.overwrite)?;
+                args.out.refuse_to_lose(args.results.overwrite)?;
                 or_of_less_memory(Err(error), || job.store(output))
             }
-            found => found,
+            result => result,
         },
     };
-    found.map_err(named)
+    result.map_err(named)
 }
 
 /// True for an error of lacking memory.
@@ -249,15 +243,15 @@ const fn is_memory(error: &Error) -> bool {
 /// Finds distances in another way if there was too little memory for the first. If that lacks memory too, the error is that of the way that
 /// needs less.
 fn or_of_less_memory(
-    found: Result<Found, Error>,
+    first: Result<Found, Error>,
     other: impl FnOnce() -> Result<Found, Error>,
 ) -> Result<Found, Error> {
-    match found {
+    match first {
         Err(error) if is_memory(&error) => match other() {
             Err(tiles @ Error::Budget { .. }) => Err(tiles.or_of_less_memory(error)),
-            found => found,
+            first => first,
         },
-        found => found,
+        first => first,
     }
 }
 

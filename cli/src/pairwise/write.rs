@@ -14,10 +14,9 @@ use teatime::{
     Device, Error, Run, StoredType,
     bytemuck::cast_slice,
     distance::{Metric, Missing, Options, WrittenDistances, write_pairwise_stored},
-    linalg::Matrix,
     store::{
         ArraySpec, ArrayWriter, Attributes, BoxWriter, Compression, Folder, NewStore, NpyWriter,
-        WritableStorage, ZarrFormat, is_free, write_group, write_npy,
+        WritableStorage, ZarrFormat, is_free, write_group,
     },
 };
 
@@ -52,26 +51,24 @@ pub(super) fn write(
     output: &Output,
     args: &PairwiseArgs,
     metric: Metric,
-    found: &Found,
+    results: &Found,
 ) -> Result<(), Failure> {
     let (target, path) = (&args.out, output.path(&args.out.name));
     let store = || NewStore::create(&path, &attributes(args, metric));
-    let shape = |matrix: &Matrix| [matrix.rows(), matrix.cols()];
-    let matrix =
-        |matrix: &Matrix| -> Result<(), Failure> { Ok(write_npy(&path, matrix.data(), shape(matrix))?) };
-    match (found, target.format) {
+    match (results, target.format) {
         (Found::Tiles(..), _) => {}
-        (Found::Distances(found), Format::Npy) => matrix(&found.distances)?,
-        (Found::Distances(found), Format::Table) => {
-            let numbers: String = (0..found.distances.cols()).map(|number| format!("\t{number}")).collect();
+        (Found::Distances(results), Format::Npy) => results.distances.write_npy(path)?,
+        (Found::Distances(results), Format::Table) => {
+            let numbers: String = (0..results.distances.cols()).map(|number| format!("\t{number}")).collect();
             let (header, names) =
                 (format!("observation{numbers}"), (0..).map(|number: u64| number.to_string()));
-            output.numbers(&target.name, &header, names, &found.distances, |_, x| text::exact(x))?;
+            output.numbers(&target.name, &header, names, &results.distances, |_, x| text::exact(x))?;
         }
-        (Found::Distances(found), Format::Zarr) => {
-            let (store, axes, shape) = (store()?, axes(args), shape(&found.distances));
-            store.put_matrix(DISTANCE, axes, found.distances.data(), shape, |distance| distance)?;
-            if let Some(shared) = &found.shared {
+        (Found::Distances(results), Format::Zarr) => {
+            let (store, axes, shape) =
+                (store()?, axes(args), [results.distances.rows(), results.distances.cols()]);
+            store.put_matrix(DISTANCE, axes, results.distances.data(), shape, |distance| distance)?;
+            if let Some(shared) = &results.shared {
                 #[allow(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
@@ -81,30 +78,17 @@ pub(super) fn write(
             }
             store.finish()?;
         }
-        (Found::Neighbors(found), Format::Npy) => {
-            let nearest = &found.nearest;
-            matrix(&nearest.distances)?;
-            write_npy(
-                output.path(&target.file(NEIGHBORS)),
-                nearest.signed_indices(),
-                shape(&nearest.distances),
-            )?;
+        (Found::Neighbors(results), Format::Npy) => {
+            results.nearest.write_npy(path, output.path(&target.file(NEIGHBORS)))?;
         }
-        (Found::Neighbors(found), Format::Table) => {
-            let (nearest, k) = (&found.nearest, found.nearest.distances.cols());
+        (Found::Neighbors(results), Format::Table) => {
             output.put(&target.name, |file| {
-                writeln!(file, "observation\trank\tneighbor\tdistance")?;
-                let pairs = nearest.indices.iter().zip(nearest.distances.data()).enumerate();
-                pairs.into_iter().try_for_each(|(at, (neighbor, distance))| {
-                    writeln!(file, "{}\t{}\t{neighbor}\t{}", at / k, at % k + 1, text::exact(*distance))
-                })
+                results.nearest.write_table(file, "observation", [&|row| row, &|index| index], text::exact)
             })?;
         }
-        (Found::Neighbors(found), Format::Zarr) => {
-            let (store, nearest) = (store()?, &found.nearest);
-            let (axes, shape) = (["observations", "neighbors"], shape(&nearest.distances));
-            store.put_matrix("neighbor", axes, nearest.signed_indices(), shape, |number| number)?;
-            store.put_matrix(DISTANCE, axes, nearest.distances.data(), shape, |distance| distance)?;
+        (Found::Neighbors(results), Format::Zarr) => {
+            let store = store()?;
+            results.nearest.write_zarr(&store, "observations")?;
             store.finish()?;
         }
     }

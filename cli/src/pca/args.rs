@@ -6,7 +6,9 @@ use clap::Args;
 use teatime_genotype::{Method, PcaOptions, Scaler};
 
 use crate::{
-    args::{FilterArgs, Named, Resources, at_least_one, by_name, default_of, local, named, with_exits},
+    args::{
+        FilterArgs, FolderArgs, Named, Resources, at_least_one, by_name, default_of, local, named, with_exits,
+    },
     failure::Failure,
     iteration::IterationArgs,
     store_args::StoreArgs,
@@ -47,17 +49,11 @@ pub(crate) struct PcaArgs {
     /// Also write the loadings of the variants, which `teatime project` takes; takes one more pass
     #[arg(long)]
     pub(super) loadings: bool,
-    /// Replace the results of this command that the folder holds, as its run.json lists them
-    ///
-    /// Any other file of the name of a result is an error. The earlier results stay until the new ones are there.
-    #[arg(long)]
-    pub(super) overwrite: bool,
     /// Fail when a component has not converged, instead of warning
     #[arg(long)]
     pub(super) strict: bool,
-    /// Print run.json instead of the summary
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) results: FolderArgs,
     #[command(flatten)]
     pub(super) stores: StoreArgs,
     #[command(flatten)]

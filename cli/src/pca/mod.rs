@@ -49,7 +49,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         args.stores.names_alleles("--loadings")?;
     }
     let checkpoint = checkpoint::folder(&args.out, COMMAND, args.iteration.resume)?;
-    let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.overwrite)?;
+    let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;
     let mut stores = args.stores.open(&run)?;
     if args.loadings {
         // This check comes first: a store whose variants cannot be read has no table of loadings.
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
         checkpoint,
         loadings: args.loadings,
         strict: args.strict,
-        json: args.json,
+        json: args.results.json,
         groups: None,
     };
     job.run()

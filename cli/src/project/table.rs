@@ -97,10 +97,10 @@ impl Table {
 
     /// Returns the matches of variants at which all samples are homozygous reference.
     pub(crate) fn as_reference(&self, variants: &[u32]) -> Vec<Match> {
-        let found = |&row: &u32| {
+        let homozygous = |&row: &u32| {
             if self.counts_reference[to_usize(row.into())] { Match::Swapped(row) } else { Match::Same(row) }
         };
-        variants.iter().map(found).collect()
+        variants.iter().map(homozygous).collect()
     }
 }
 

@@ -195,9 +195,6 @@ impl Input {
         match &error {
             Error::Argument { name: "k", why, .. } => Failure::Error(format!("-k: {why}")),
             Error::Argument { name: "arrays", why, .. } => Failure::Error(format!("{}: {why}", self.names())),
-            Error::Store { why, .. } if why.contains("NaN or missing, first") => {
-                Failure::Error(format!("{error}; --missing mean takes the mean of the column"))
-            }
             _ => error.into(),
         }
     }

@@ -11,7 +11,7 @@ use teatime_image::{Axis, ImageSpec, Multiscale, MultiscaleWriter};
 use crate::support::{Busy, Scratch, empty_array, files, names, run};
 
 /// Writes an image of 264 x 512 pixels, in 4 x 16 chunks.
-fn image(path: &Path) {
+pub(crate) fn image(path: &Path) {
     let axes = vec![Axis::space("y", "micrometer"), Axis::space("x", "micrometer")];
     let array = ArraySpec::new(StoredType::U8, &[264, 512], &[66, 32]);
     let image = MultiscaleWriter::create(path, ImageSpec::new(axes, &[1.0, 1.0], array)).unwrap();

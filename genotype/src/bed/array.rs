@@ -7,8 +7,8 @@ use std::{
 };
 
 use teatime::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, store::read_at, stream::MAX_CHUNKS,
-    to_usize,
+    ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, store::read_at,
+    stream::MAX_CHUNKS, to_usize,
 };
 
 /// The number of bytes before the calls.
@@ -97,20 +97,13 @@ impl BedArray {
 }
 
 impl ChunkedArray for BedArray {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        StoredType::U8
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts {
+            name: &self.name,
+            shape: &self.shape,
+            chunk_shape: &self.chunk_shape,
+            dtype: StoredType::U8,
+        }
     }
 
     fn scratch_bytes(&self) -> u64 {

@@ -116,7 +116,7 @@ impl Cohort {
         let totals = sums.finish(self.device())?;
         let called = totals.called.clone();
         let (scores, undetermined) = solve::solve(totals, matched.reference, self.device())?;
-        let variants = matched.matches.iter().enumerate().filter(|(_, found)| found.is_some());
+        let variants = matched.matches.iter().enumerate().filter(|(_, hit)| hit.is_some());
         let missing = variants.map(|(variant, _)| self.counts.missing(variant));
         Ok(Projection {
             scores,

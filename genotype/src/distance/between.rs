@@ -83,8 +83,8 @@ impl Others<'_> {
             Memory::new(device, run)?.plan(|memory| work.attempt(memory, run))
         })?;
         if work.sides.iter().any(Genotypes::has_further_alleles) {
-            let own = (0..).zip(matches).filter(|(_, found)| found.is_some()).map(|(variant, _)| variant);
-            let others = matches.iter().flatten().map(|found| u64::from(found.row()));
+            let own = (0..).zip(matches).filter(|(_, hit)| hit.is_some()).map(|(variant, _)| variant);
+            let others = matches.iter().flatten().map(|hit| u64::from(hit.row()));
             let both = [(genotypes, own.collect()), (with, others.collect())];
             distances.facts.multiallelic = several_of_both(both, device, run)?;
         }

@@ -72,9 +72,10 @@ pub fn sample_neighbors<'a>(
     let refuse = |name, why: String| Err(Error::argument(OP, name, why));
     pairs.check(OP, device, options)?;
     let n = genotypes.samples();
-    let (all, most, whose) = others.map_or((n, n - 1, ", the others of each"), |others| (others, others, ""));
+    let (candidates, most, whose) =
+        others.map_or((n, n - 1, ", the others of each"), |others| (others, others, ""));
     if k == 0 || k as u64 > most {
-        return refuse("k", format!("{k} of {all} samples: from 1 to {most}{whose}"));
+        return refuse("k", format!("{k} of {candidates} samples: from 1 to {most}{whose}"));
     }
     if options.tree.is_some() {
         return refuse("tree", "is made of all distances".into());

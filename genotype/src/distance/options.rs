@@ -120,7 +120,7 @@ impl DistanceOptions {
         if self.metric.het_het().is_none() {
             return;
         }
-        let (all, ploidy) = (counts.loaded() as f64, ploidy as f64);
+        let (variants, ploidy) = (counts.loaded() as f64, ploidy as f64);
         let similar = |distance: f64, shared: f64| {
             if shared > 0.0 { 1.0 - distance / (ploidy * shared) } else { f64::NAN }
         };
@@ -131,7 +131,7 @@ impl DistanceOptions {
                     .zip(shared.data())
                     .for_each(|(distance, shared)| *distance = similar(*distance, *shared));
             }
-            None => distances.for_each(|distance| *distance = similar(*distance, all)),
+            None => distances.for_each(|distance| *distance = similar(*distance, variants)),
         }
     }
 

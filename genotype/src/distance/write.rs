@@ -4,10 +4,7 @@ use std::path::Path;
 
 #[cfg(feature = "zarr")]
 use teatime::store::Attributes;
-use teatime::{
-    Error, Result,
-    store::{write_npy, write_whole},
-};
+use teatime::{Error, Result, store::write_whole};
 
 use super::{DistanceFacts, Distances, OP, SampleNeighbors};
 #[cfg(feature = "zarr")]
@@ -21,17 +18,9 @@ use crate::{
 };
 
 impl Distances {
-    /// Writes a numpy file: (samples, samples or other samples) in little-endian f64.
+    /// Writes the matrix as PLINK's `--distance square bin` does: rows of little-endian f64, and nothing else.
     ///
     /// The file appears whole and replaces an existing one; the other functions do the same.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_npy(path, self.matrix.data(), [self.matrix.rows(), self.matrix.cols()])
-    }
-
-    /// Writes the matrix as PLINK's `--distance square bin` does: rows of little-endian f64, and nothing else.
     ///
     /// # Errors
     /// [`Error::Argument`] for the distances of two matrices; [`Error::Io`].
@@ -53,8 +42,10 @@ impl Distances {
     pub fn write_plink(&self, path: impl AsRef<Path>, number: impl Fn(f64) -> String) -> Result<()> {
         self.check_plink()?;
         write_whole(path, |file| {
-            (1..self.matrix.rows())
-                .try_for_each(|row| writeln!(file, "{}", joined(&self.matrix.row(row)[..row], &number)))
+            (1..self.matrix.rows()).try_for_each(|row| {
+                let before = self.matrix.row(row)[..row].iter().map(|&x| number(x));
+                writeln!(file, "{}", before.collect::<Vec<_>>().join("\t"))
+            })
         })
     }
 
@@ -78,13 +69,8 @@ impl Distances {
         number: impl Fn(f64) -> String,
     ) -> Result<()> {
         let [names, columns] = self.facts.names_in_table(samples, with, self.matrix.rows())?;
-        write_whole(path, |file| {
-            writeln!(file, "sample\t{}", columns.join("\t"))?;
-            let mut rows = names.iter().enumerate();
-            rows.try_for_each(|(row, name)| {
-                writeln!(file, "{name}\t{}", joined(self.matrix.row(row), &number))
-            })
-        })
+        let header = format!("sample\t{}", columns.join("\t"));
+        write_whole(path, |file| self.matrix.write_table(file, &header, names, |_, x| number(x)))
     }
 
     /// Writes a Zarr v2 store at `path`, which must not exist: `distance` (`samples_0`, `samples_1`)
@@ -147,21 +133,10 @@ impl DistanceFacts {
 }
 
 impl SampleNeighbors {
-    /// Writes two numpy files, both (samples, k): the distances in little-endian f64, and the indices of the neighbors, from 0, in i64.
-    ///
-    /// Each file appears whole and replaces an existing one; the other functions do the same.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn write_npy(&self, distances: impl AsRef<Path>, neighbors: impl AsRef<Path>) -> Result<()> {
-        let matrix = &self.nearest.distances;
-        let shape = [matrix.rows(), matrix.cols()];
-        write_npy(distances, matrix.data(), shape)?;
-        write_npy(neighbors, self.nearest.signed_indices(), shape)
-    }
-
     /// Writes a table: a header line `sample`, `rank`, `neighbor` and `distance`, and a line for each neighbor of each
     /// sample; the nearest has rank 1. `with` has the names of the [others](DistanceFacts::others); `number` formats each distance.
+    ///
+    /// The file appears whole and replaces an existing one.
     ///
     /// # Errors
     /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break;
@@ -173,18 +148,9 @@ impl SampleNeighbors {
         with: Option<&[S]>,
         number: impl Fn(f64) -> String,
     ) -> Result<()> {
-        let matrix = &self.nearest.distances;
-        let [names, others] = self.facts.names_in_table(samples, with, matrix.rows())?;
-        let rows = self.nearest.indices.chunks(matrix.cols()).enumerate();
+        let [names, others] = self.facts.names_in_table(samples, with, self.nearest.distances.rows())?;
         write_whole(path, |file| {
-            writeln!(file, "sample\trank\tneighbor\tdistance")?;
-            for (row, neighbors) in rows {
-                for (at, (&neighbor, &distance)) in neighbors.iter().zip(matrix.row(row)).enumerate() {
-                    let (name, neighbor) = (names[row], others[to_usize(neighbor)]);
-                    writeln!(file, "{name}\t{}\t{neighbor}\t{}", at + 1, number(distance))?;
-                }
-            }
-            Ok(())
+            self.nearest.write_table(file, "sample", [&|row| names[row], &|index| others[index]], number)
         })
     }
 
@@ -201,13 +167,9 @@ impl SampleNeighbors {
         samples: &[S],
         with: Option<&[S]>,
     ) -> Result<()> {
-        let (nearest, distances) = (&self.nearest, &self.nearest.distances);
-        let names = self.facts.names(samples, with, distances.rows())?;
-        let (store, axes) =
-            (begin(path.as_ref(), &attributes(&self.facts), &names)?, ["samples", "neighbors"]);
-        let shape = [distances.rows(), distances.cols()];
-        store.put_matrix("neighbor", axes, nearest.signed_indices(), shape, |number| number)?;
-        store.put_matrix("distance", axes, distances.data(), shape, |distance| distance)?;
+        let names = self.facts.names(samples, with, self.nearest.distances.rows())?;
+        let store = begin(path.as_ref(), &attributes(&self.facts), &names)?;
+        self.nearest.write_zarr(&store, "samples")?;
         store.finish()
     }
 }
@@ -224,9 +186,4 @@ pub(super) fn attributes(DistanceFacts { options, counts, .. }: &DistanceFacts) 
         ("variants", counts.loaded().into()),
     ];
     attributes.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
-}
-
-/// Joins formatted numbers with tabs.
-fn joined(row: &[f64], number: impl Fn(f64) -> String) -> String {
-    row.iter().map(|&value| number(value)).collect::<Vec<_>>().join("\t")
 }

@@ -222,7 +222,7 @@ fn files() {
     assert_err!(grm.write_gcta(scratch.path().join("no/such/x"), None, &["a", "b", "c"]), Error::Io { .. });
     std::fs::create_dir(scratch.path().join("y.grm.bin")).unwrap();
     assert_err!(grm.write_gcta(scratch.path().join("y"), None, &["a", "b", "c"]), Error::Io { .. });
-    grm.write_npy(scratch.path().join("x.npy")).unwrap();
+    grm.matrix.write_npy(scratch.path().join("x.npy")).unwrap();
     let npy = std::fs::read(scratch.path().join("x.npy")).unwrap();
     assert!(npy.windows(15).any(|bytes| bytes == b"'shape': (3, 3)"));
     assert_eq!(npy[128..], *bytemuck::cast_slice::<f64, u8>(grm.matrix.data()));

@@ -2,10 +2,7 @@
 
 use std::{ffi::OsString, io::Write, path::Path};
 
-use teatime::{
-    Element, Error, Result,
-    store::{write_npy, write_whole},
-};
+use teatime::{Element, Error, Result, store::write_whole};
 
 use super::{Grm, OP};
 use crate::source::check_names;
@@ -56,16 +53,6 @@ impl Grm {
                 writeln!(file, "{family}\t{}", name.as_ref())
             })
         })
-    }
-
-    /// Writes the relationships as a numpy file: (samples, samples) in little-endian f64.
-    ///
-    /// The file appears whole and replaces an existing one.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_npy(path, self.matrix.data(), [self.matrix.rows(), self.matrix.cols()])
     }
 
     /// Writes a Zarr v2 store at `path`, which must not exist: `genomic_relationship` (`samples_0`, `samples_1`) in f64;

@@ -40,7 +40,7 @@ impl Regions {
     }
 
     /// Returns the regions of a contig, to which more can be added.
-    pub(super) fn of(&mut self, contig: &str) -> &mut Ends {
+    pub(super) fn contig(&mut self, contig: &str) -> &mut Ends {
         self.contigs.entry(self.karyotype.normalized(contig).0).or_default()
     }
 

@@ -208,8 +208,8 @@ impl<'a> Matched<'a> {
             return Err(Error::shape(OP, format_args!("one match for each of {variants} variants"), got));
         }
         let mut taken = vec![false; to_usize(reference.len())];
-        for (variant, found) in matches.iter().enumerate() {
-            let Some(row) = found.map(Match::row) else { continue };
+        for (variant, hit) in matches.iter().enumerate() {
+            let Some(row) = hit.map(Match::row) else { continue };
             let why = match taken.get_mut(to_usize(row.into())) {
                 None => format!("variant {variant} is number {row} of a reference of {}", taken.len()),
                 Some(true) => {
@@ -227,7 +227,7 @@ impl<'a> Matched<'a> {
                 format!("none of the {variants} variants is one of the reference's {}", reference.len());
             return Err(Error::argument(OP, "matches", why));
         }
-        for row in absent.iter().map(|found| found.row()) {
+        for row in absent.iter().map(|hit| hit.row()) {
             match taken.get_mut(to_usize(row.into())) {
                 Some(taken) if !*taken => *taken = true,
                 _ => {
@@ -245,7 +245,7 @@ impl<'a> Matched<'a> {
     /// Returns true if dosages above the ploidy are an error: if the scaler needs the allele frequency, or if the alleles of a match are swapped,
     /// since the ploidy less the dosage would then be negative.
     pub(crate) fn bounded(&self) -> bool {
-        let swapped = |found: &Option<Match>| matches!(found, Some(Match::Swapped(_)));
+        let swapped = |hit: &Option<Match>| matches!(hit, Some(Match::Swapped(_)));
         self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
     }
 
@@ -257,15 +257,15 @@ impl<'a> Matched<'a> {
     /// Returns a description that is the same for the same reference, matches and method.
     pub(crate) fn words(&self) -> String {
         let Self { reference, matches, absent, method } = self;
-        let number = |found: &Option<Match>| match found {
+        let number = |hit: &Option<Match>| match hit {
             None => 0,
             Some(Match::Same(row)) => 2 * u64::from(*row) + 1,
             Some(Match::Swapped(row)) => 2 * u64::from(*row) + 2,
         };
         let state = digest(reference.ploidy, bytemuck::cast_slice(&reference.standards));
         let state = digest(state, bytemuck::cast_slice(&reference.loadings));
-        let state = matches.iter().fold(state, |state, found| digest(state, &number(found).to_le_bytes()));
-        let absent = absent.iter().map(|found| !number(&Some(*found)));
+        let state = matches.iter().fold(state, |state, hit| digest(state, &number(hit).to_le_bytes()));
+        let absent = absent.iter().map(|hit| !number(&Some(*hit)));
         let state = absent.fold(state, |state, number| digest(state, &number.to_le_bytes()));
         format!("onto {} components of reference {state:016x} by {}", reference.components, method.name())
     }
@@ -278,14 +278,14 @@ impl<'a> Matched<'a> {
     /// Returns [shift, scale, fill] of a variant, which standardise its dosages as those of the
     /// reference's variant; zeros if the reference does not have the variant.
     fn scale(&self, variant: u64) -> [f32; 3] {
-        let Some(found) = self.matches[to_usize(variant)] else { return [0.0; 3] };
-        let [mean, shift, scale] = self.reference.standard(found.row());
+        let Some(hit) = self.matches[to_usize(variant)] else { return [0.0; 3] };
+        let [mean, shift, scale] = self.reference.standard(hit.row());
         let mean = match self.method {
             ProjectMethod::Mean => mean,
             // A missing call adds nothing.
             ProjectMethod::LeastSquares => shift,
         };
-        let [mean, shift, scale] = match found {
+        let [mean, shift, scale] = match hit {
             Match::Same(_) => [mean, shift, 1.0 / scale],
             // ((ploidy - g) - shift) / scale = (g - (ploidy - shift)) / -scale
             Match::Swapped(_) => {
@@ -317,7 +317,7 @@ impl<'a> Matched<'a> {
 
     /// Returns 1 for each of these variants that the reference has, else 0.
     pub(super) fn used(&self, variants: &Range<u64>) -> Vec<f32> {
-        self.matches_in(variants).iter().map(|found| if found.is_some() { 1.0 } else { 0.0 }).collect()
+        self.matches_in(variants).iter().map(|hit| if hit.is_some() { 1.0 } else { 0.0 }).collect()
     }
 
     /// Returns the loadings of variants, row by row; 0 if the reference does not have the variant.
@@ -325,9 +325,9 @@ impl<'a> Matched<'a> {
         let matches = self.matches_in(variants);
         let k = self.reference.components;
         let mut rows = vec![0.0; matches.len() * k];
-        for (row, found) in rows.chunks_exact_mut(k).zip(matches) {
-            if let Some(found) = found {
-                row.copy_from_slice(self.reference.row(found.row()));
+        for (row, hit) in rows.chunks_exact_mut(k).zip(matches) {
+            if let Some(hit) = hit {
+                row.copy_from_slice(self.reference.row(hit.row()));
             }
         }
         rows

@@ -199,8 +199,8 @@ impl<'a> ProjectionSums<'a> {
         let products = &units.products;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number")]
         let whole = |called: f64| called as u64;
-        let constants = |found| units.terms(matched, found, 0).map(|terms| terms.constant);
-        let product = |found| units.products(matched, found, 0);
+        let constants = |hit| units.terms(matched, hit, 0).map(|terms| terms.constant);
+        let product = |hit| units.products(matched, hit, 0);
         let (scores, called, rounding) = match (scores, missing) {
             (PanelSum::Packed(sums), _) => {
                 let constants = pool.install(|| total(matched.matches, matched.absent, k, constants));
@@ -244,12 +244,12 @@ struct Units {
     /// The unit of each component's loadings over scales.
     scores: Vec<f64>,
     /// The units of products of loadings.
-    products: Vec<Product>,
+    products: Vec<LoadingPair>,
 }
 
-/// The product of a variant's loadings on two components, and the product's unit.
-struct Product {
-    of: [usize; 2],
+/// Two components, whose loadings are multiplied for each variant, and the unit of the product.
+struct LoadingPair {
+    components: [usize; 2],
     unit: f64,
 }
 
@@ -267,9 +267,9 @@ impl Units {
     /// Computes the units of a reference, which do not depend on the matches.
     fn new(matched: Matched<'_>) -> Self {
         let largest = matched.reference.largest();
-        let product = |of: [usize; 2]| {
-            let [a, b] = of.map(|component| largest[component].loading);
-            Product { of, unit: weight_unit(a * b) }
+        let product = |components: [usize; 2]| {
+            let [a, b] = components.map(|component| largest[component].loading);
+            LoadingPair { components, unit: weight_unit(a * b) }
         };
         Self {
             scores: largest.iter().map(|largest| weight_unit(largest.weight)).collect(),
@@ -279,16 +279,16 @@ impl Units {
 
     /// Returns the terms of a variant. With W the loading over the scale, a score is the sum over the variants of W dosage if called, or W mean if
     /// missing, less W shift. For swapped alleles the dosage becomes ploidy - dosage, with the same W, so that results stay the same to the bit.
-    fn terms(&self, matched: Matched<'_>, found: Match, first: usize) -> impl Iterator<Item = Terms> {
+    fn terms(&self, matched: Matched<'_>, hit: Match, first: usize) -> impl Iterator<Item = Terms> {
         let reference = matched.reference;
-        let [mean, shift, scale] = reference.standard(found.row());
+        let [mean, shift, scale] = reference.standard(hit.row());
         let inverse = scale.recip();
         let mean = if matched.method == ProjectMethod::Mean { mean } else { shift };
-        let (sign, ploidy) = match found {
+        let (sign, ploidy) = match hit {
             Match::Same(_) => (1.0, 0.0),
             Match::Swapped(_) => (-1.0, reference.ploidy() as f64),
         };
-        let components = reference.row(found.row()).iter().zip(&self.scores).skip(first);
+        let components = reference.row(hit.row()).iter().zip(&self.scores).skip(first);
         components.map(move |(&loading, unit)| {
             let weight = f64::from(loading) * inverse / unit;
             let [allele, missing, constant] = [weight, weight * mean, weight * shift].map(whole);
@@ -297,10 +297,10 @@ impl Units {
         })
     }
 
-    fn products(&self, matched: Matched<'_>, found: Match, first: usize) -> impl Iterator<Item = f64> {
-        let loadings = matched.reference.row(found.row());
+    fn products(&self, matched: Matched<'_>, hit: Match, first: usize) -> impl Iterator<Item = f64> {
+        let loadings = matched.reference.row(hit.row());
         self.products[first..].iter().map(|product| {
-            let [a, b] = product.of.map(|component| f64::from(loadings[component]));
+            let [a, b] = product.components.map(|component| f64::from(loadings[component]));
             whole(a * b / product.unit)
         })
     }
@@ -325,8 +325,8 @@ fn total<I: Iterator<Item = f64>>(
     #[allow(clippy::cast_possible_truncation, reason = "whole numbers")]
     let of_part = |part: &mut dyn Iterator<Item = &Match>| -> Vec<i128> {
         let mut sums = vec![0.0; columns];
-        for found in part {
-            sums.iter_mut().zip(terms(*found)).for_each(|(sum, term)| *sum += term);
+        for hit in part {
+            sums.iter_mut().zip(terms(*hit)).for_each(|(sum, term)| *sum += term);
         }
         sums.into_iter().map(|sum| sum as i128).collect()
     };

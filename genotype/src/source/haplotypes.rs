@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use teatime::{ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, stream::Selection};
+use teatime::{ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, stream::Selection};
 
 use super::{GenotypeKind, Genotypes};
 
@@ -119,20 +119,8 @@ impl Haplotypes {
 }
 
 impl ChunkedArray for Haplotypes {
-    fn name(&self) -> &str {
-        self.array.name()
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.array.dtype()
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { shape: &self.shape, chunk_shape: &self.chunk_shape, ..self.array.facts() }
     }
 
     fn inner(&self) -> Option<&dyn ChunkedArray> {

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use teatime::{ChunkedArray, DecodedChunk, FetchedChunk, Result, StoredType, stream::Selection, to_usize};
+use teatime::{ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, Result, stream::Selection, to_usize};
 
 use super::{GenotypeKind, Genotypes};
 
@@ -51,33 +51,21 @@ struct PackedSamples {
 }
 
 impl PackedSamples {
-    fn wrap(array: &Arc<dyn ChunkedArray>, columns: &Arc<Selection>, all: u64) -> Arc<dyn ChunkedArray> {
-        if columns.len() == all {
+    fn wrap(array: &Arc<dyn ChunkedArray>, columns: &Arc<Selection>, stored: u64) -> Arc<dyn ChunkedArray> {
+        if columns.len() == stored {
             return Arc::clone(array);
         }
         // Without a sample there is no result, but a chunk has to have an extent.
         let width = columns.len().div_ceil(4).max(1);
-        let of = |extents: &[u64]| [extents[0], width];
-        let (shape, chunk_shape) = (of(array.shape()), of(array.chunk_shape()));
+        let packed = |extents: &[u64]| [extents[0], width];
+        let (shape, chunk_shape) = (packed(array.shape()), packed(array.chunk_shape()));
         Arc::new(Self { array: Arc::clone(array), columns: Arc::clone(columns), shape, chunk_shape })
     }
 }
 
 impl ChunkedArray for PackedSamples {
-    fn name(&self) -> &str {
-        self.array.name()
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.array.dtype()
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { shape: &self.shape, chunk_shape: &self.chunk_shape, ..self.array.facts() }
     }
 
     fn inner(&self) -> Option<&dyn ChunkedArray> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use teatime::{
-    Budget, ChunkedArray, Error, MissingChunk, Result, StoredType,
+    Budget, ChunkedArray, Error, Hint, MissingChunk, Result, StoredType,
     store::{
         Column, Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage, zip_archive,
     },
@@ -17,6 +17,9 @@ use super::{
     variants::{DoubtfulColumn, Layout, VariantTable},
 };
 use crate::{GenotypeKind, Variant, VariantSource};
+
+/// The words of a [`Hint`] of `array`.
+const NAME_IT: &str = "; name the array to use";
 
 /// The maximum number of samples of a store; a store that claims more is taken for damaged.
 const MAX_SAMPLES: u64 = 1 << 26;
@@ -420,8 +423,9 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     }
     match lost {
         Some(path) if !contigs.is_empty() => {
-            let why = "is not an array, as it is in other contigs; name the array to use one of them alone";
-            return Err(Error::store(storage.place(&path), why));
+            let hint = Hint::new("array", NAME_IT).followed_by(" one of them alone");
+            let why = "is not an array, as it is in other contigs";
+            return Err(Error::store(storage.place(&path), why).hinting(hint));
         }
         _ if !contigs.is_empty() => return Ok(contigs),
         _ => {}
@@ -433,8 +437,9 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
             "is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
         ));
     }
-    let why = "has neither `call_genotype` nor `calldata/GT`; name the array to use";
-    Err(Error::store(storage.place(""), format!("{why} (arrays at its root: {})", names.join(", "))))
+    let there = format!(" (arrays at its root: {})", names.join(", "));
+    let hint = Hint::new("array", NAME_IT).followed_by(there);
+    Err(Error::store(storage.place(""), "has neither `call_genotype` nor `calldata/GT`").hinting(hint))
 }
 
 /// Returns true if a group looks like a contig, or is a broken link that might be one.

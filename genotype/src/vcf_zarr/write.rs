@@ -191,7 +191,7 @@ impl VcfZarrWriter {
 /// Declares the arrays, and writes the names of samples and contigs.
 fn write_header(store: &NewStore, header: &VcfZarrHeader) -> Result<Arrays> {
     let array = |name: &str, dtype: Option<StoredType>, axes: &[(&str, u64, u64)], fill: Value| {
-        let extents = |of: fn(&(&str, u64, u64)) -> u64| axes.iter().map(of).collect::<Vec<u64>>();
+        let extents = |extent: fn(&(&str, u64, u64)) -> u64| axes.iter().map(extent).collect::<Vec<u64>>();
         let mut spec = ArraySpec::new(dtype, &extents(|axis| axis.1), &extents(|axis| axis.2));
         let shuffle = if name == "call_genotype" { Shuffle::Bits } else { Shuffle::Bytes };
         spec.format = ZarrFormat::V2;

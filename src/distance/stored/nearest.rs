@@ -118,13 +118,13 @@ impl<'a> BoxSearch<'a> {
         let (search, extents) = (&self, self.extents);
         let (measure, side, run) = (&search.measure, search.side, search.run);
         let nearest = if search.on_device {
-            let mut found = Search::new(measure, extents, search.k, side)?;
+            let mut device_search = Search::new(measure, extents, search.k, side)?;
             let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, run)?;
             search.each_strip(first_strip, &tables, stats, &mut |x, y| {
-                sums.add(x, y, |sums, rows, columns| found.offer(sums, rows, columns), drop)
+                sums.add(x, y, |sums, rows, columns| device_search.offer(sums, rows, columns), drop)
             })?;
             let started = Instant::now();
-            let nearest = finished(measure, found.into_tensors())?;
+            let nearest = finished(measure, device_search.into_tensors())?;
             stats.compute += started.elapsed();
             nearest
         } else {

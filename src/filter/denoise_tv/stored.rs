@@ -18,7 +18,7 @@ use crate::{
     kernels::WG,
     stable_text::StableText,
     store::BoxWriter,
-    stream::{Block, Edge, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation},
+    stream::{Beyond, Block, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation},
     timeline::Stage,
 };
 
@@ -107,8 +107,7 @@ pub fn write_denoised_tv<W: BoxWriter>(
         return Err(Error::argument(OP, "axes", why));
     }
     // The iterations of a box take long: each of them looks at the flag of the device's handle.
-    let own = device.cancel().is_none().then(|| device.cancelled_by(&run.cancel));
-    let device = own.as_ref().unwrap_or(device);
+    let device = &device.also_cancelled_by(&run.cancel);
     let (read, narrowed) = match options.computed_type(stored) {
         StoredType::F64 => (DType::F64, Narrowed::F64),
         _ => (DType::F32, Narrowed::F32),
@@ -338,8 +337,8 @@ impl UntypedOperation for ImageBoxes<'_> {
         [if is_image { self.reach(self.images.shape[axis]) } else { 0 }; 2]
     }
 
-    fn edge(&self, _: usize) -> Edge {
-        Edge::Clip
+    fn beyond(&self, _: usize) -> Beyond {
+        Beyond::Clip
     }
 
     fn knows_whole_axes(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::{DType, Real, dtype::with_dtype, kernel::CpuArg};
 pub(crate) fn load<R: Real>(arg: &CpuArg<'_>, dtype: DType, start: usize, out: &mut [R]) {
     with_dtype!(dtype, T => {
         for (out, value) in out.iter_mut().zip(&arg.read::<T>()[start..]) {
-            *out = R::of(*value);
+            *out = R::nearest(*value);
         }
     });
 }

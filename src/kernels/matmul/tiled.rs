@@ -153,15 +153,15 @@ fn put<R: Scalar>(mut c: MatMut<'_, R>, accum: Accum, product: &Mat<R>) {
 /// Returns `a b`, in sums of [`NEAR`] terms, as many of which are added up before their sum is added to others.
 pub(super) fn near_product<R: Scalar>(operands: [MatRef<'_, R>; 2], cancel: Option<&Cancel>) -> Mat<R> {
     let mut sums = [(); 2].map(|()| Mat::zeros(operands[0].nrows(), operands[1].ncols()));
-    let [all, part] = &mut sums;
+    let [whole, part] = &mut sums;
     in_terms(operands, NEAR * NEAR, Accum::Replace, cancel, |operands, accum| {
         in_terms(operands, NEAR, Accum::Replace, cancel, |operands, accum| {
             add_product(part.as_mut(), accum, operands);
         });
-        put(all.as_mut(), accum, part);
+        put(whole.as_mut(), accum, part);
     });
-    let [all, _] = sums;
-    all
+    let [whole, _] = sums;
+    whole
 }
 
 #[cfg(test)]

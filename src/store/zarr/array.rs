@@ -9,8 +9,8 @@ use super::{
     stored::StoredArray,
 };
 use crate::{
-    ChunkedArray, DecodedChunk, Error, FetchedChunk, LookedFor, MissingChunk, OpenChunk, Result, Shards,
-    StoredType, WholeShard,
+    ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Hint, LookedFor, MissingChunk, OpenChunk,
+    Result, Shards, StoredType, WholeShard,
     store::{BitPlanes, Storage, StorageOptions, open_storage},
 };
 
@@ -95,11 +95,10 @@ impl ZarrArray {
             "" => String::new(),
             said => format!(" (the store says: {said})"),
         };
-        let why = format!(
-            "{why}: an error unless missing chunks are said to hold the fill value, {fill}; writers may leave out those \
-             that hold nothing else{writer}"
-        );
-        Error::chunk(self.inner.name(), index, why)
+        let rest =
+            format!(" the fill value, {fill}; writers may leave out those that hold nothing else{writer}");
+        let hint = Hint::new("missing", " unless missing chunks are said to hold").followed_by(rest);
+        Error::chunk(self.inner.name(), index, format_args!("{why}: an error")).hinting(hint)
     }
 
     /// Decodes a chunk, and leaves its bit planes if `leave` is true.
@@ -136,20 +135,14 @@ impl ZarrArray {
 }
 
 impl ChunkedArray for ZarrArray {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn shape(&self) -> &[u64] {
-        &self.inner.metadata.shape
-    }
-
-    fn chunk_shape(&self) -> &[u64] {
-        &self.inner.metadata.chunk_shape
-    }
-
-    fn dtype(&self) -> StoredType {
-        self.dtype
+    fn facts(&self) -> ArrayFacts<'_> {
+        let metadata = &self.inner.metadata;
+        ArrayFacts {
+            name: self.inner.name(),
+            shape: &metadata.shape,
+            chunk_shape: &metadata.chunk_shape,
+            dtype: self.dtype,
+        }
     }
 
     fn missing_value(&self) -> Option<f64> {

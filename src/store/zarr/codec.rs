@@ -284,7 +284,7 @@ impl BytesCodecs {
             |codec: &BytesCodec| if let BytesCodec::Blosc { block } = codec { *block as u64 } else { 0 };
         // c-blosc needs two blocks, and the bit unshuffle needs one as its source.
         let blocks = 3 * self.0.iter().map(block).max().unwrap_or(0).min(cap);
-        let of = |codec: &BytesCodec| match codec {
+        let own = |codec: &BytesCodec| match codec {
             BytesCodec::Bz2 => BZ2,
             // The dictionary has at most the decoded bytes.
             BytesCodec::Lzma => cap,
@@ -293,7 +293,7 @@ impl BytesCodecs {
         // Between two codecs stands what the outer one decoded.
         let between =
             if self.0.iter().filter(|codec| **codec != BytesCodec::Crc32c).count() > 1 { cap } else { 0 };
-        blocks + self.0.iter().map(of).max().unwrap_or(0) + between
+        blocks + self.0.iter().map(own).max().unwrap_or(0) + between
     }
 
     /// Decodes with all codecs; the final result has size `innermost`.

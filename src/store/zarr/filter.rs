@@ -121,10 +121,10 @@ impl Filter {
             numbers.ok_or_else(|| wrong(key))
         };
         let both = |stored: &str| {
-            let of = numbers("dtype")?;
+            let decoded = numbers("dtype")?;
             Ok::<_, String>([
-                of,
-                if get(stored).is_some_and(|value| !value.is_null()) { numbers(stored)? } else { of },
+                decoded,
+                if get(stored).is_some_and(|value| !value.is_null()) { numbers(stored)? } else { decoded },
             ])
         };
         let number = |key: &str| {
@@ -170,7 +170,7 @@ impl Filter {
 
     /// True if the filter takes elements whose numbers have `unit` bytes.
     pub(crate) fn fits(self, unit: usize) -> bool {
-        self.sizes().is_none_or(|[of, _]| of == unit) && (unit == 1 || self != Self::Bits)
+        self.sizes().is_none_or(|[decoded, _]| decoded == unit) && (unit == 1 || self != Self::Bits)
     }
 
     /// Returns the number of bytes of each number that elements of `unit` bytes are stored as.
@@ -182,7 +182,7 @@ impl Filter {
     /// Returns the number of bytes that `bytes` bytes of elements are stored as.
     pub(crate) fn encoded(self, bytes: usize) -> usize {
         match (self, self.sizes()) {
-            (_, Some([of, stored])) => (bytes / of).saturating_mul(stored),
+            (_, Some([decoded, stored])) => (bytes / decoded).saturating_mul(stored),
             (Self::Bits, _) => 1 + bytes.div_ceil(8),
             (Self::Fletcher32, _) => bytes.saturating_add(4),
             _ => bytes,
@@ -193,7 +193,7 @@ impl Filter {
     fn decoded(self, data: &[u8]) -> Option<usize> {
         let whole = |size: usize| data.len().is_multiple_of(size).then_some(data.len() / size);
         match (self, self.sizes()) {
-            (_, Some([of, stored])) => whole(stored)?.checked_mul(of),
+            (_, Some([decoded, stored])) => whole(stored)?.checked_mul(decoded),
             (Self::Bits, _) => {
                 let (&more, bits) = data.split_first()?;
                 bits.len().checked_mul(8)?.checked_sub(more.into()).filter(|_| more < 8)
@@ -218,8 +218,8 @@ impl Filter {
             stored.swap(&mut data);
         }
         match self {
-            Self::Delta([of, stored]) => {
-                with_number!(stored.dtype, S => with_number!(of.dtype, T => {
+            Self::Delta([decoded, stored]) => {
+                with_number!(stored.dtype, S => with_number!(decoded.dtype, T => {
                     let mut sum = T::default();
                     map(&data, &mut out, |x: S| {
                         sum = sum.plus(x.as_());
@@ -227,11 +227,11 @@ impl Filter {
                     });
                 }));
             }
-            Self::Scaled { types: [of, stored], scale, offset } => {
+            Self::Scaled { types: [decoded, stored], scale, offset } => {
                 // NumPy divides f16 in f16, f32 in f32, and integers in f64.
                 let singles = [scale, offset].map(nearest_f32);
                 let halves = [scale, offset].map(f16::from_f64);
-                with_number!(stored.dtype, S => with_number!(of.dtype, T => match stored.dtype {
+                with_number!(stored.dtype, S => with_number!(decoded.dtype, T => match stored.dtype {
                     StoredType::F16 => map(&data, &mut out, |x: S| -> T {
                         let x: f16 = x.as_();
                         (x / halves[0] + halves[1]).as_()
@@ -246,8 +246,8 @@ impl Filter {
                     }),
                 }));
             }
-            Self::Cast([of, stored]) => {
-                with_number!(stored.dtype, S => with_number!(of.dtype, T => map(&data, &mut out, |x: S| -> T { x.as_() })));
+            Self::Cast([decoded, stored]) => {
+                with_number!(stored.dtype, S => with_number!(decoded.dtype, T => map(&data, &mut out, |x: S| -> T { x.as_() })));
             }
             Self::Nothing => return Ok(data),
             Self::Bits => {
@@ -268,8 +268,8 @@ impl Filter {
             }
         }
         let mut out = Cow::Owned(out);
-        if let Some([of, _]) = self.types() {
-            of.swap(&mut out);
+        if let Some([decoded, _]) = self.types() {
+            decoded.swap(&mut out);
         }
         Ok(out)
     }

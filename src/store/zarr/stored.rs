@@ -109,16 +109,16 @@ impl StoredArray {
     fn look<T>(&self, index: &[u64], look: impl Fn(&str) -> Decoded<Option<T>>) -> Decoded<Option<T>> {
         let look = |keys: &ChunkKeyEncoding| look(keys.encode(index).as_str());
         let Looked { there, other_names, .. } = &self.looked;
-        let mut found = look(&self.metadata.keys)?;
-        if found.is_none()
+        let mut value = look(&self.metadata.keys)?;
+        if value.is_none()
             && (other_names.load(Relaxed) || !there.load(Relaxed))
             && let Some(keys) = &self.metadata.other_keys
         {
-            found = look(keys)?;
-            other_names.fetch_or(found.is_some(), Relaxed);
+            value = look(keys)?;
+            other_names.fetch_or(value.is_some(), Relaxed);
         }
-        there.fetch_or(found.is_some(), Relaxed);
-        Ok(found)
+        there.fetch_or(value.is_some(), Relaxed);
+        Ok(value)
     }
 
     /// Returns the key of a value, by its name within the array.

@@ -109,7 +109,7 @@ impl Place {
         let end = &tail[at..at + END];
         let [disk, of_disk, here, entries] = [4, 6, 8, 10].map(|at| number(end, at, 2));
         let [bytes, start] = [12, 16].map(|at| number(end, at, 4));
-        let mut found = [disk, of_disk, here, entries, bytes, start];
+        let mut fields = [disk, of_disk, here, entries, bytes, start];
         let mut limit = archive.before + at as u64;
         let locator = at.checked_sub(LOCATOR).map(|before| &tail[before..at]);
         if let Some(locator) = locator.filter(|locator| locator.starts_with(b"PK\x06\x07")) {
@@ -122,13 +122,13 @@ impl Place {
             let large = [24, 32, 40, 48].map(|at| number(&record, at, 8));
             let large = [disk, of_disk, large[0], large[1], large[2], large[3]];
             let most = [MAX16, MAX16, MAX16, MAX16, MAX32, MAX32];
-            let agree = found.iter().zip(most).zip(large).all(|((&n, most), large)| n == most || n == large);
+            let agree = fields.iter().zip(most).zip(large).all(|((&n, most), large)| n == most || n == large);
             if !record.starts_with(b"PK\x06\x06") || !agree {
                 return Err(wrong("its zip64 record is not that of its end"));
             }
-            (found, limit) = (large, start);
+            (fields, limit) = (large, start);
         }
-        let [disk, of_disk, here, entries, bytes, start] = found;
+        let [disk, of_disk, here, entries, bytes, start] = fields;
         if disk != 0 || of_disk != 0 || here != entries {
             return Err(wrong("is a part of an archive that was split"));
         }
@@ -186,10 +186,10 @@ impl Entry {
     fn parse(bytes: &[u8], limit: u64) -> io::Result<(Self, &[u8])> {
         let short = || wrong("its directory is damaged");
         let [name, extra, comment] = [28, 30, 32].map(|at| to_usize(number(bytes, at, 2)));
-        let of = |start: usize, len: usize| bytes.get(start..start + len).ok_or_else(short);
-        let (name, extra) = (of(CENTRAL, name)?, of(CENTRAL + name, extra)?);
+        let part = |start: usize, len: usize| bytes.get(start..start + len).ok_or_else(short);
+        let (name, extra) = (part(CENTRAL, name)?, part(CENTRAL + name, extra)?);
         let len = CENTRAL + name.len() + extra.len();
-        of(len, comment)?;
+        part(len, comment)?;
         if !bytes.starts_with(b"PK\x01\x02") {
             return Err(short());
         }

@@ -9,7 +9,7 @@ use std::{
 
 use super::{Band, Plan, decoded_bytes};
 use crate::stream::{
-    boxes::{AXES, Along, Edge},
+    boxes::{AXES, Along, Beyond},
     kept::{is_worth_keeping, memory_of},
 };
 
@@ -68,7 +68,7 @@ impl Plan {
             }
         };
         let need = |number| -> u64 {
-            if let (true, [array]) = (self.is_cut && along.edge == Edge::Clip, &self.arrays[..])
+            if let (true, [array]) = (self.is_cut && along.beyond == Beyond::Clip, &self.arrays[..])
                 && self.rows() == array.shape()[0]
             {
                 // All rows of chunks are alike and adjacent here, so this avoids a list of bands for each of perhaps millions of boxes.
@@ -97,11 +97,11 @@ impl Plan {
         let across = |array: usize| {
             let shards = whole(array)?;
             let along = |(axis, n): (usize, &u64)| {
-                let of = |number| {
+                let shards_at = |number| {
                     let chunks = self.pieces(array, axis, number).chunks;
                     chunks.chunk_by(|a, b| a / n == b / n).count() as u64
                 };
-                (0..self.count(axis)).map(of).max().unwrap_or(0)
+                (0..self.count(axis)).map(shards_at).max().unwrap_or(0)
             };
             let axes = shards.chunks.iter().enumerate().skip(1);
             Some(axes.map(along).fold(shards.bytes, u64::saturating_mul))
@@ -112,11 +112,11 @@ impl Plan {
         let across: Vec<Option<u64>> = (0..self.arrays()).map(across).collect();
         let along = Along { size: rows.max(1), ..self.along[0] };
         let rows_of_shards = |number: u64| {
-            let of = |(band, _): (usize, Range<u64>)| {
+            let shard_row = |(band, _): (usize, Range<u64>)| {
                 let Band { array, chunk_row, .. } = self.bands[band];
                 Some((array, chunk_row / whole(array)?.chunks[0]))
             };
-            let rows: BTreeSet<_> = self.rows_of(&along, number).into_iter().filter_map(of).collect();
+            let rows: BTreeSet<_> = self.rows_of(&along, number).into_iter().filter_map(shard_row).collect();
             rows.into_iter().filter_map(|(array, _)| across[array]).fold(0, u64::saturating_add)
         };
         (0..along.count(self.rows())).map(rows_of_shards).max().unwrap_or(0)
@@ -143,8 +143,9 @@ impl Plan {
     fn whole_shards(&self) -> [u64; 2] {
         let shards = (0..self.arrays()).filter_map(|array| Some((array, self.shards(array)?)));
         let whole = self.holds_whole();
-        let shards =
-            shards.filter(|(array, of)| of.are_whole == whole && (whole || self.array(*array).fetches() > 0));
+        let shards = shards.filter(|(array, shards)| {
+            shards.are_whole == whole && (whole || self.array(*array).fetches() > 0)
+        });
         shards.fold([0; 2], |[bytes, most], (array, shards)| {
             let rows = self.bands().chunk_by(|a, b| {
                 a.array == b.array && a.chunk_row / shards.chunks[0] == b.chunk_row / shards.chunks[0]

@@ -1,7 +1,7 @@
 //! Rows, and the memory that a plan says.
 
 use super::*;
-use crate::{DecodedChunk, FetchedChunk, StoredType, store::MemoryArray, stream::AsStored};
+use crate::{ArrayFacts, DecodedChunk, FetchedChunk, StoredType, store::MemoryArray, stream::AsStored};
 
 fn plan(rows_and_chunks: &[(u64, u64)], block_rows: u64) -> Plan {
     let array = |&(rows, chunk): &(u64, u64)| -> Arc<dyn ChunkedArray> {
@@ -94,17 +94,8 @@ fn chunks_that_are_believed() {
     struct Claims([u64; 1], Option<u64>);
 
     impl ChunkedArray for Claims {
-        fn name(&self) -> &str {
-            "claims"
-        }
-        fn shape(&self) -> &[u64] {
-            &self.0
-        }
-        fn chunk_shape(&self) -> &[u64] {
-            &[1]
-        }
-        fn dtype(&self) -> StoredType {
-            StoredType::I8
+        fn facts(&self) -> ArrayFacts<'_> {
+            ArrayFacts { name: "claims", shape: &self.0, chunk_shape: &[1], dtype: StoredType::I8 }
         }
         fn shards(&self) -> Option<Shards> {
             let chunks = vec![self.1?];

@@ -359,7 +359,7 @@ fn decompose(
         device.computes_f64(OP)?;
     }
     let in_f64 = is_f64 || !options.narrow && has(&integers) && device.limits().f64;
-    let device = &device.cancelled_by(&run.cancel);
+    let device = &device.also_cancelled_by(&run.cancel);
     let planned = run.memory.planned(device);
     let mut measure = Measure::new(&arrays, shape, options, device)?;
     let convert = Arc::new(Standardized::of_type(in_f64));
@@ -373,7 +373,7 @@ fn decompose(
     (job.convert, job.run) = (Arc::new(convert), run);
     let Solved { vectors, readings, stats: of_route } = job.solve(route, &measure)?;
     stats.add(&of_route);
-    let (s, residuals, converged, [made, found]) = match &vectors {
+    let (s, residuals, converged, [made, resumed]) = match &vectors {
         Vectors::Map { svd, .. } => (&svd.s, &svd.residuals, &svd.converged, [svd.passes.max(1), svd.found]),
         Vectors::F32(svd) => (&svd.s, &svd.residuals, &svd.converged, [svd.passes, 0]),
         Vectors::F64(svd) => (&svd.s, &svd.residuals, &svd.converged, [svd.passes, 0]),
@@ -392,7 +392,7 @@ fn decompose(
         reason,
         readings: passes + readings,
         passes: made,
-        found,
+        found: resumed,
         memory: planned,
         center: options.center,
         stats,

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::{Center, OP, StoredSvdOptions};
 use crate::{
-    ChunkedArray, Device, Error, Needs, Real, Result, Run, Status, StoredType,
+    ChunkedArray, Device, Error, Hint, Needs, Real, Result, Run, Status, StoredType,
     extent::to_usize,
     linalg::{Pass, map_tensor::BLOCK},
     stream::{
@@ -253,7 +253,7 @@ impl<'a> Measure<'a> {
             measured.missing = place.map(|place| [first + place / self.columns, place % self.columns]);
         }
         for group in &groups {
-            measured.columns.iter_mut().zip(group).for_each(|(all, group)| all.merge(group));
+            measured.columns.iter_mut().zip(group).for_each(|(total, group)| total.merge(group));
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ impl<'a> Measure<'a> {
         for (row, bytes) in (first..).zip(bytes.chunks_exact(4 * to_usize(self.columns))) {
             let array = self.plan.array_of(row);
             let mut room = vec![0; 2 * bytes.len()];
-            if let Err(Misfit { at, why }) = finite().convert(&**array, bytes, &mut room) {
+            if let Err(Misfit { at, why, .. }) = finite().convert(&**array, bytes, &mut room) {
                 let (column, chunk) = (at as u64, array.chunk_shape());
                 let index = [(row - self.before(array)) / chunk[0], column / chunk[1]];
                 let place = finite().place(row, column);
@@ -440,7 +440,8 @@ impl Measure<'_> {
             let of_arrays = if self.arrays.len() > 1 { " of all arrays" } else { "" };
             let place = format!("row {}, column {column}", row - self.before(array));
             let why = format!("{missing} element{s}{of_arrays} {are} NaN or missing, first in {place}");
-            return Err(Error::store(array.name(), why));
+            let hint = Hint::new("missing_mean", "");
+            return Err(Error::store(array.name(), why).hinting(hint));
         }
         let empty = measured.columns.iter().position(|moments| moments.count == 0.0);
         let Some(column) = empty else { return Ok(()) };

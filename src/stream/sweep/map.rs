@@ -257,7 +257,7 @@ impl Sweep<'_> {
             within: area,
             convert: self.conversion(read)?,
             tile: operation.tile(writer.tile_shape()),
-            halo: &|axis| (operation.halo(axis), operation.edge(axis)),
+            halo: &|axis| (operation.halo(axis), operation.beyond(axis)),
             knows_whole_axes: operation.knows_whole_axes(),
             written: written.size(),
             box_bytes: operation.box_bytes(),

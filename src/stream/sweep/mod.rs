@@ -22,7 +22,7 @@ use self::{
     plan::{BoxPlan, Boxes},
     retry::Retry,
 };
-use super::{Block, Blocks, Convert, Edge, StreamStats, boxes::AXES, convert::to_elements};
+use super::{Beyond, Block, Blocks, Convert, StreamStats, boxes::AXES, convert::to_elements};
 use crate::{
     Budget, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, Status, StoredType,
     store::BoxWriter, timeline::Stage,
@@ -219,7 +219,7 @@ impl<'a> Sweep<'a> {
             within: &self.within,
             convert: self.conversion(T::DTYPE)?,
             tile: chunk_tile(&*self.array, &self.within),
-            halo: &|_| ([0; 2], Edge::Clip),
+            halo: &|_| ([0; 2], Beyond::Clip),
             knows_whole_axes: true,
             written: 0,
             box_bytes: BOX,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{
     DType, Device, Element, Error, Needs, Result, Tensor,
     driver::HostBytes,
-    stream::{Block, Edge},
+    stream::{Beyond, Block},
 };
 
 /// The position of a box in its array.
@@ -48,9 +48,9 @@ pub trait BoxOperation: Sync {
     /// Returns the numbers of elements before and after a position, along an axis, on which the output at that position depends.
     fn halo(&self, axis: usize) -> [u64; 2];
 
-    /// Returns the elements of a box beyond the ends of an axis: none with [`Edge::Clip`], those of the other end with [`Edge::Wrap`].
-    fn edge(&self, _axis: usize) -> Edge {
-        Edge::Clip
+    /// Returns the elements of a box beyond the ends of an axis: none with [`Beyond::Clip`], those of the other end with [`Beyond::Wrap`].
+    fn beyond(&self, _axis: usize) -> Beyond {
+        Beyond::Clip
     }
 
     /// Returns the bytes of memory that [`run`](Self::run) takes for a box of this shape, halo included, in addition to the box and its
@@ -110,9 +110,9 @@ pub(crate) trait UntypedOperation: Sync {
 
     fn halo(&self, axis: usize) -> [u64; 2];
 
-    fn edge(&self, axis: usize) -> Edge;
+    fn beyond(&self, axis: usize) -> Beyond;
 
-    /// True if the operation needs no halo along an axis that a box covers entirely, whatever the edge.
+    /// True if the operation needs no halo along an axis that a box covers entirely, whatever lies beyond its ends.
     fn knows_whole_axes(&self) -> bool {
         false
     }
@@ -150,8 +150,8 @@ impl<O: BoxOperation> UntypedOperation for Typed<'_, O> {
         self.0.halo(axis)
     }
 
-    fn edge(&self, axis: usize) -> Edge {
-        self.0.edge(axis)
+    fn beyond(&self, axis: usize) -> Beyond {
+        self.0.beyond(axis)
     }
 
     fn needs(&self, shape: &[u64], device: &Device) -> Needs {

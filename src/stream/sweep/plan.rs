@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use crate::{
     Budget, Cancel, ChunkedArray, Device, Error, Needs, Result,
     extent::to_usize,
-    stream::{Along, Convert, Edge, Plan, Selection},
+    stream::{Along, Beyond, Convert, Plan, Selection},
 };
 
 /// The bytes for chunks beyond the minimum, so that few chunks are decoded twice.
@@ -24,7 +24,7 @@ pub(super) struct Boxes<'a> {
     /// The shape of a tile; boxes consist of whole tiles.
     pub(super) tile: Vec<u64>,
     /// The numbers of halo elements before and after a box along an axis, and the values that stand beyond the ends of the array.
-    pub(super) halo: &'a dyn Fn(usize) -> ([u64; 2], Edge),
+    pub(super) halo: &'a dyn Fn(usize) -> ([u64; 2], Beyond),
     /// True if no halo is needed along an axis that a box covers entirely.
     pub(super) knows_whole_axes: bool,
     /// The number of bytes of an output element; 0 if nothing is written.
@@ -129,8 +129,8 @@ impl Boxes<'_> {
             if self.knows_whole_axes && size >= self.array.shape()[axis] {
                 return along;
             }
-            let (halo, edge) = (self.halo)(axis);
-            Along { halo, edge, ..along }
+            let (halo, beyond) = (self.halo)(axis);
+            Along { halo, beyond, ..along }
         };
         let along: Vec<Along> = size.iter().enumerate().map(along).collect();
         let rows = Arc::new(Selection::all(self.array.shape()[0]));

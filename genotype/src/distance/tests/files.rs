@@ -50,14 +50,14 @@ fn text_and_numpy() {
         assert_eq!(text("n.tsv"), "sample\trank\tneighbor\tdistance\na\t1\tw\t2\nb\t1\tw\t3\n");
         let npy = |name: &str| Arc::new(NpyArray::open(path(name)).unwrap());
         for result in [own, between] {
-            result.write_npy(path("x.npy")).unwrap();
+            result.matrix.write_npy(path("x.npy")).unwrap();
             let shape = [result.matrix.rows(), result.matrix.cols()].map(|extent| extent as u64);
             assert_eq!(
                 (npy("x.npy").shape(), &elements(npy("x.npy"))[..]),
                 (&shape[..], result.matrix.data())
             );
         }
-        nearest.write_npy(path("n.npy"), path("n.neighbors.npy")).unwrap();
+        nearest.nearest.write_npy(path("n.npy"), path("n.neighbors.npy")).unwrap();
         assert_eq!((npy("n.npy").shape(), npy("n.neighbors.npy").shape()), (&[3, 2][..], &[3, 2][..]));
         assert_eq!(elements::<i64>(npy("n.neighbors.npy")), [1, 2, 2, 0, 1, 0]);
         assert_eq!(elements::<f64>(npy("n.npy")), [1.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
@@ -81,7 +81,8 @@ fn text_and_numpy() {
         for refused in [between.write_plink(path("y"), number), between.write_plink_binary(path("y"))] {
             assert!(matches!(refused, Err(Error::Argument { name: "self", .. })), "{refused:?}");
         }
-        let no_folder = [own.write_plink(path("no/y"), number), nearest.write_npy(path("no/y"), path("y"))];
+        let npy = nearest.nearest.write_npy(path("no/y"), path("y"));
+        let no_folder = [own.write_plink(path("no/y"), number), npy];
         assert!(no_folder.iter().all(|result| matches!(result, Err(Error::Io { .. }))));
         assert!(!path("y").exists());
     });

@@ -132,11 +132,13 @@ impl Column {
         } else {
             2 * bytes + codecs.fetched(spec) + array.scratch() + 8 * count
         };
-        let shard =
-            shards.as_ref().map_or([1; 2], |of| [of.chunks[0], of.chunks.get(1).copied().unwrap_or(1)]);
+        let shard = shards
+            .as_ref()
+            .map_or([1; 2], |shards| [shards.chunks[0], shards.chunks.get(1).copied().unwrap_or(1)]);
         // Shards of the same rows are read whole, if there is room for them, or if they have to be.
-        let of_rows = |of: &Shards| of.bytes.saturating_mul(grid[1].div_ceil(shard[1]));
-        let (must, of_rows) = shards.as_ref().map_or((false, 0), |of| (of.are_whole, of_rows(of)));
+        let of_rows = |shards: &Shards| shards.bytes.saturating_mul(grid[1].div_ceil(shard[1]));
+        let (must, of_rows) =
+            shards.as_ref().map_or((false, 0), |shards| (shards.are_whole, of_rows(shards)));
         let mut need = need + shards.as_ref().map_or(0, |shards| shards.index_bytes);
         need = need.saturating_add(if must { of_rows } else { 0 });
         let chunks = grid[0].saturating_mul(grid[1]);

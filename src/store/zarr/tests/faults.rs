@@ -39,7 +39,7 @@ fn why(scratch: &Scratch, index: &[u64], case: &str) -> String {
 
 fn named(read: crate::Result<DecodedChunk>, index: &[u64], case: &str) -> String {
     match read {
-        Err(Error::Chunk { array, index: at, why }) => {
+        Err(Error::Chunk { array, index: at, why, .. }) => {
             assert!(array.ends_with("/a") && *at == *index, "{case}: {array} {at:?}");
             why.into()
         }

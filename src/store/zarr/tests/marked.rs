@@ -54,7 +54,7 @@ fn of_every_type() {
         (values[4], values[8]) = (missing, missing);
         let (_scratch, array) = marked(values, named);
         let array = MissingAsNan::new(array).unwrap();
-        assert_eq!((array.dtype(), array.found()), (read_as, 0));
+        assert_eq!((array.dtype(), array.missing_elements()), (read_as, 0));
         for (i, found) in elements(&array).unwrap().into_iter().enumerate() {
             assert!(
                 if [4, 8].contains(&i) { found.is_nan() } else { found == i as f64 },
@@ -62,7 +62,7 @@ fn of_every_type() {
             );
         }
         // Each chunk counts once, and elements beyond the array do not count.
-        assert_eq!(array.found(), 2);
+        assert_eq!(array.missing_elements(), 2);
     }
     check(|i| i, 255, json!(255), F32);
     check(|i| i as i8, -1, json!(-1), F32);
@@ -81,14 +81,14 @@ fn of_every_type() {
     let (_scratch, array) = marked([1i16, 2, 3, 4, 0, 6, 7, 8, 9], json!(0));
     let array = MissingAsNan::new(array).unwrap();
     let found = elements(&array).unwrap();
-    assert!(found[4].is_nan() && found[8] == 9.0 && array.found() == 1, "{found:?}");
+    assert!(found[4].is_nan() && found[8] == 9.0 && array.missing_elements() == 1, "{found:?}");
 }
 
 #[test]
 fn integers_are_kept_unless_one_is_missing() {
     let (_scratch, array) = marked([1u8, 2, 3, 4, 5, 6, 7, 8, 9], json!(255));
     let array = MissingAsNan::new(array).unwrap().keeping_integers();
-    assert_eq!((array.dtype(), elements(&array).unwrap()[8], array.found()), (U8, 9.0, 0));
+    assert_eq!((array.dtype(), elements(&array).unwrap()[8], array.missing_elements()), (U8, 9.0, 0));
     let (_scratch, array) = marked([1u8, 2, 3, 4, 255, 6, 7, 8, 9], json!(255));
     let error = elements(&MissingAsNan::new(array).unwrap().keeping_integers()).unwrap_err();
     let why = error.to_string();

@@ -12,7 +12,7 @@ fn refused(metadata: &Value) -> String {
 /// Returns why the array `a` cannot be opened.
 pub(super) fn why(scratch: &Scratch) -> String {
     match ZarrArray::open(scratch.path(), "a", MissingChunk::Fill) {
-        Err(Error::Store { path, why }) => {
+        Err(Error::Store { path, why, .. }) => {
             assert!(path.ends_with("/a"), "{path}");
             why.into()
         }

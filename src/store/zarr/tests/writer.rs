@@ -249,7 +249,7 @@ fn another_job_is_refused_by_name() {
         others[3].attributes.insert("unit".into(), "m".into());
         for other in others {
             let error = ArrayWriter::resume(folder(&scratch), &name, other).unwrap_err();
-            let Error::Store { path, why } = &error else { panic!("{error}") };
+            let Error::Store { path, why, .. } = &error else { panic!("{error}") };
             assert!(path.ends_with(&name) && why.contains(&hash) && why.contains("this one is"), "{error}");
         }
         let again = ArrayWriter::resume(folder(&scratch), &name, of("one")).unwrap();

@@ -15,7 +15,7 @@ fn shards(inner: Value) -> Value {
 fn lost_chunks_are_errors() {
     let lost = |metadata: &Value, left_out| {
         let error = read(&array(metadata, &[]), left_out).unwrap_err();
-        let Error::Chunk { array, index, why } = &error else { panic!("{error}") };
+        let Error::Chunk { array, index, why, .. } = &error else { panic!("{error}") };
         assert!(array.ends_with("/a") && **index == [0] && why.contains("missing"), "{error}");
     };
     let (names, _) = text(&["", "", ""]);
