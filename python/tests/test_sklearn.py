@@ -61,7 +61,7 @@ def test_truncated_svd_is_that_of_scikit_learn(dtype, within):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
 @pytest.mark.parametrize(
-    "estimator", [PCA(4), PCA(4, whiten=True), PCA(4, n_iter=0), PCA(), TruncatedSVD(4), TruncatedSVD(4, n_iter=0)], ids=str
+    "estimator", [PCA(4), PCA(4, whiten=True), PCA(4, iterated_power=0), PCA(), TruncatedSVD(4), TruncatedSVD(4, n_iter=0)], ids=str
 )
 def test_fitting_gives_what_transform_gives(estimator, dtype):
     # The means are far from 0, so that float32 would keep little of the rest.
@@ -84,12 +84,21 @@ def test_constant_data_have_no_variance(dtype):
 @pytest.mark.parametrize(
     ("estimator", "error", "message"),
     [
-        (PCA(0), ValueError, "`n_components` is 0"),
-        (PCA(41), ValueError, "`n_components` is 41.* = 40"),
-        (PCA(0.5), TypeError, "`n_components` is a whole number, not 0.5"),
-        (TruncatedSVD(41), ValueError, "`n_components` is 41"),
-        (PCA(2, n_iter=-1), ValueError, "`n_iter` is -1"),
-        (PCA(2, tol=None), ValueError, "`tol` is None"),
+        (PCA(-1), ValueError, "n_components=-1 must be between 0 and"),
+        (PCA(0, svd_solver="randomized"), ValueError, "n_components=0 must be between 1 and"),
+        (PCA(41), ValueError, r"n_components=41 must be between 0 and min\(n_samples, n_features\)=40 with svd_solver='full'"),
+        (PCA(40, svd_solver="arpack"), ValueError, "n_components=40 must be strictly less than"),
+        (PCA(0.5, svd_solver="randomized"), TypeError, "`n_components` is a whole number, not 0.5"),
+        (PCA(1.5), TypeError, "`n_components` is a whole number, or a fraction above 0 and below 1, not 1.5"),
+        (PCA("mle"), ValueError, "n_components='mle' is not there"),
+        (PCA("mle", svd_solver="arpack"), ValueError, "n_components='mle' cannot be a string with svd_solver='arpack'"),
+        (PCA(svd_solver="lobpcg"), ValueError, "`svd_solver` is one of auto, full, covariance_eigh, arpack, randomized, not 'lobpcg'"),
+        (TruncatedSVD(41), ValueError, r"n_components=41 must be between 1 and .*=40 with algorithm='randomized'"),
+        (TruncatedSVD(None), TypeError, "`n_components` is a whole number, not None"),
+        (TruncatedSVD(algorithm="full"), ValueError, "`algorithm` is one of randomized, arpack, not 'full'"),
+        (TruncatedSVD(2, n_iter=-1), ValueError, "`n_iter` is -1: it is a whole number, at least 0, or None"),
+        (PCA(2, iterated_power="some"), ValueError, "`iterated_power` is 'some': it is a whole number, at least 0, or 'auto'"),
+        (PCA(2, tol=-1), ValueError, "`tol` is -1"),
         (PCA(2, n_oversamples=1.5), ValueError, "`n_oversamples` is 1.5"),
         (PCA(2, device="no such"), Exception, "no such"),
     ],
