@@ -126,6 +126,7 @@ def of_scikit_learn_pca(config):
 
     from teatime.sklearn import PCA, TruncatedSVD
 
+    os.environ["SKLEARN_RUN_FLOAT32_TESTS"] = "1"
     decomposition.PCA, decomposition.TruncatedSVD = PCA, TruncatedSVD
 
 
