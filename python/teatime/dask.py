@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 import os
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -129,10 +130,10 @@ def pca(
             sums = tree([totals(band) for band in bands], "add-totals", _worker.add_products)
             results = named(_worker.pca_of_components, "pca")(components, sums)
         pick = named(_worker.item, "pca-result")
-        result = {key: pick(results, key) for key in PCA.__dataclass_fields__}
+        result = {field.name: pick(results, field.name) for field in fields(PCA) if field.name != "names"}
         for key, *shape in (("scores", samples, k), ("vectors", samples, k), *((key, k) for key in _OF_EACH_COMPONENT)):
             result[key] = array_of(result[key], *shape, dtype=np.bool_ if key == "converged" else "f8")
-        return finished(PCA(**result), compute)
+        return finished(PCA(**result, names=source.names), compute)
 
 
 def svd_compressed(
@@ -248,7 +249,7 @@ def grm(
         results = named(_worker.grm_of_part, "grm")(source.part(ploidy, options, device), source.like, variants, ploidy, options, device)
         pick = named(_worker.item, "grm-result")
         matrix, shared = (array_of(pick(results, place), samples, samples) for place in (0, 1))
-        return finished(GRM(matrix, shared if pairwise else None, pick(results, 2)), compute)
+        return finished(GRM(matrix, shared if pairwise else None, pick(results, 2), source.names), compute)
 
 
 #: The number of sums for each pair, of metrics that have more than others.
