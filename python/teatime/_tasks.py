@@ -128,6 +128,8 @@ class Source:
     blocks: list[Any] | None
     #: A token that distinguishes stores of the same path.
     stamp: Any
+    #: The names of a store's samples.
+    names: list[str] | None = None
 
     @classmethod
     def open(
@@ -148,7 +150,7 @@ class Source:
             raise ValueError(f"{path}: {variants} variants of {samples} samples")
         rows = _rows(rows_per_task, samples * opened.ploidy, samples, pair_bytes)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        return cls((variants, samples), (path, array, fill, storage_options), ranges, None, stamp(path))
+        return cls((variants, samples), (path, array, fill, storage_options), ranges, None, stamp(path), opened.names)
 
     @classmethod
     def _blocks_of(cls, genotypes: Any, rows_per_task: int | None) -> Source:

@@ -308,13 +308,12 @@ def item(results: Any, key: Any) -> Any:
     return results[key]
 
 
-def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, Any], name: str | None) -> Any:
-    """Sums over the features of blocks of observations, for each pair of these."""
+def sums_of_blocks(x: NDArray[Any], y: NDArray[Any] | None, options: dict[str, Any], name: str | None, other: str) -> Any:
+    """Sums over the features of blocks of observations, for each pair of these. ``y`` is of the array that ``other`` names."""
     on: Device | str | None = device_for(x, name)
     narrow = options["narrow"]
     a = operand(x, "x", narrow, on)
-    # `b` is another block of `x`.
-    b = None if y is None else operand(y, "x", narrow, on)
+    b = None if y is None else operand(y, other, narrow, on)
     on = device_of(on, x=a, y=b)
     if b is None:
         a, columns = either_order(a)
@@ -372,6 +371,12 @@ def tiles_of_band(bands: SampleBands, tile: int, side: int) -> list[NDArray[np.f
     """The distances of a tile of samples from themselves, and from each tile that follows: (others, own)."""
     band = bands.loaded().band(tile, run_options())
     return [band[first : first + side] for first in range(0, len(band), side)]
+
+
+def above_diagonal(*tiles: NDArray[Any]) -> NDArray[Any]:
+    """The entries right of the diagonal of some rows of a square, whose first tile has the diagonal."""
+    rows = np.concatenate(tiles, axis=1)
+    return rows[np.arange(rows.shape[0])[:, np.newaxis] < np.arange(rows.shape[1])]
 
 
 def distances_of_sums(sums: Any, dtype: Any) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 import os
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -129,10 +130,10 @@ def pca(
             sums = tree([totals(band) for band in bands], "add-totals", _worker.add_products)
             results = named(_worker.pca_of_components, "pca")(components, sums)
         pick = named(_worker.item, "pca-result")
-        result = {key: pick(results, key) for key in PCA.__dataclass_fields__}
+        result = {field.name: pick(results, field.name) for field in fields(PCA) if field.name != "names"}
         for key, *shape in (("scores", samples, k), ("vectors", samples, k), *((key, k) for key in _OF_EACH_COMPONENT)):
             result[key] = array_of(result[key], *shape, dtype=np.bool_ if key == "converged" else "f8")
-        return finished(PCA(**result), compute)
+        return finished(PCA(**result, names=source.names), compute)
 
 
 def svd_compressed(
@@ -248,7 +249,7 @@ def grm(
         results = named(_worker.grm_of_part, "grm")(source.part(ploidy, options, device), source.like, variants, ploidy, options, device)
         pick = named(_worker.item, "grm-result")
         matrix, shared = (array_of(pick(results, place), samples, samples) for place in (0, 1))
-        return finished(GRM(matrix, shared if pairwise else None, pick(results, 2)), compute)
+        return finished(GRM(matrix, shared if pairwise else None, pick(results, 2), source.names), compute)
 
 
 #: The number of sums for each pair, of metrics that have more than others.
@@ -257,11 +258,12 @@ _TERMS = {"cosine": 4, "correlation": 6}
 
 def pairwise_distance(
     x: Any, metric: str = "euclidean", split_every: int | None = None, target: str | None = None, device: str | None = None, *,
-    p: float = 2.0, missing: str | None = None, negative: bool = False, narrow: bool | None = None, ploidy: int | None = None,
-    array: str | None = None, fill: bool = False, storage_options: dict[str, Any] | None = None, rows_per_task: int | None = None,
-    samples_per_task: int | None = None, resources: dict[str, float] | None = None, compute: bool = False,
+    y: Any = None, p: float = 2.0, missing: str | None = None, negative: bool = False, condensed: bool = False, narrow: bool | None = None,
+    ploidy: int | None = None, array: str | None = None, fill: bool = False, storage_options: dict[str, Any] | None = None,
+    rows_per_task: int | None = None, samples_per_task: int | None = None, resources: dict[str, float] | None = None, compute: bool = False,
 ) -> Any:
-    """Distances of observations from one another, as :func:`teatime.pairwise_distance`, with the arguments of sgkit's too.
+    """Distances of observations from one another, or from those of ``y``, as :func:`teatime.pairwise_distance`, with the arguments of
+    sgkit's too.
 
     Of dosages in which negative numbers are missing, sgkit's result is that with ``missing="ignore", negative=True``.
 
@@ -279,6 +281,12 @@ def pairwise_distance(
         Taken and not used.
     device
         The name of a device of the workers; sgkit's ``"gpu"`` is the fastest.
+    y : (others, features), optional
+        A dask array, if ``x`` is one: each pair of a block of ``x`` and a block of ``y`` is a task. It is rechunked where its blocks of
+        features are not those of ``x``.
+    condensed
+        Each pair of ``x`` once, in scipy's order, in place of the square: a chunk for each block of observations. The task that makes a
+        chunk holds the distances of the block from all observations that follow.
     p, negative, narrow
         As in :func:`teatime.pairwise_distance`.
     missing
@@ -295,7 +303,7 @@ def pairwise_distance(
 
     Returns
     -------
-    (observations, observations)
+    (observations, observations), (observations, others) or condensed
         Of float32 for float32 and float16, else of float64. Of a store, a MemoryError where no worker holds the sums of all pairs, and for
         other metrics or where the smallest holds no tile of 64 samples.
 
@@ -312,10 +320,14 @@ def pairwise_distance(
         raise NotImplementedError("jensenshannon needs whole observations: teatime.pairwise_distance")
     of_store = isinstance(x, (str, os.PathLike, Genotypes))
     missing = missing or ("rescale" if of_store else "propagate")
+    if y is not None and (of_store or condensed):
+        raise ValueError("`y` is for a dask array `x`, without `condensed`: teatime.genotype.distances_between compares two stores")
     options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
     # An unknown metric or rule is refused before anything is submitted.
     _teatime.pairwise(np.empty((0, 1), np.float32), None, options, False, run_options("cpu"))
     symmetric = options["metric"] != "kl_divergence"
+    if condensed and not symmetric:
+        raise ValueError(f"`metric`: {metric} is not symmetric: there is no condensed form")
     finish = named(_worker.distances_of_sums, "distances")
     if of_store:
         if not symmetric:
@@ -328,29 +340,54 @@ def pairwise_distance(
             if samples_per_task is not None or (held > most and in_tiles):
                 if not in_tiles:
                     raise NotImplementedError(f"`samples_per_task` of {metric}: tiles are of {', '.join(sorted(_worker.OF_DOSAGES))}")
-                return finished(_tiles_of_store(source, ploidy, options, name, samples_per_task), compute)
+                tiled = _tiles_of_store(source, ploidy, options, name, samples_per_task)
+                return finished(_condensed(tiled) if condensed else tiled, compute)
             source.check_pairs(pair_bytes, "of a dask array of dosages, a task holds the pairs of two blocks")
             whole = tree(source.tasks(_worker.sums_of_store, "pair-sums", ploidy, options, name), "merge-distances")
-            return finished(array_of(finish(whole, np.dtype("f8")), source.shape[1], source.shape[1]), compute)
+            square = array_of(finish(whole, np.dtype("f8")), source.shape[1], source.shape[1])
+            return finished(_condensed(square) if condensed else square, compute)
     if fill or any(given is not None for given in (ploidy, array, storage_options, rows_per_task, samples_per_task)):
         raise TypeError("`ploidy`, `array`, `fill`, `storage_options`, `rows_per_task` and `samples_per_task` are for the path of a store")
-    x = da.asarray(x)
-    if x.ndim != 2:
-        raise ValueError(f"`x` is (observations, features), and has {x.ndim} axes: {x.shape}")
-    known(x, "x")
-    out = float_type(x)
+    x, y = _observations(x, "x"), None if y is None else _observations(y, "y")
+    if y is not None and y.shape[1] != x.shape[1]:
+        raise ValueError(f"`x` has {x.shape[1]} features, `y` {y.shape[1]}")
+    out = float_type(np.empty(0, x.dtype if y is None else np.result_type(x.dtype, y.dtype)))
     with annotated(resources, compute):
-        blocks = x.to_delayed()
-        sums = named(_worker.sums_of_blocks, "pair-sums")
-        places = range(len(blocks))
+        sums, name_of_other = named(_worker.sums_of_blocks, "pair-sums"), "x" if y is None else "y"
+        others = x if y is None else y.rechunk({1: x.chunks[1]})
+        rows, columns = x.to_delayed(), others.to_delayed()
         tiles: dict[tuple[int, int], Any] = {}
-        for i, j in itertools.product(places, places):
-            if symmetric and j < i:
+        for i, j in itertools.product(range(len(rows)), range(len(columns))):
+            if y is None and symmetric and j < i:
                 tiles[i, j] = tiles[j, i].T
                 continue
-            parts = [sums(left, None if i == j else right, options, name) for left, right in zip(blocks[i], blocks[j])]
-            tiles[i, j] = array_of(finish(tree(parts, "merge-distances"), out), x.chunks[0][i], x.chunks[0][j], dtype=out)
-        return finished(da.block([[tiles[i, j] for j in places] for i in places]), compute)
+            right = itertools.repeat(None) if y is None and i == j else columns[j]
+            parts = [sums(block, other, options, name, name_of_other) for block, other in zip(rows[i], right)]
+            tiles[i, j] = array_of(finish(tree(parts, "merge-distances"), out), x.chunks[0][i], others.chunks[0][j], dtype=out)
+        matrix = da.block([[tiles[i, j] for j in range(len(columns))] for i in range(len(rows))])
+        return finished(_condensed(matrix) if condensed else matrix, compute)
+
+
+def _observations(x: Any, name: str) -> Any:
+    """A dask array of two axes, and of a known shape."""
+    if isinstance(x, (str, os.PathLike)):
+        raise TypeError(f"`{name}` is a dask array, not the path {str(x)!r}")
+    x = da.asarray(x)
+    if x.ndim != 2:
+        raise ValueError(f"`{name}` is (observations, features), and has {x.ndim} axes: {x.shape}")
+    known(x, name)
+    return x
+
+
+def _condensed(square: Any) -> Any:
+    """The entries of a square above its diagonal, row by row. Tiles below it are not computed."""
+    rows, tiles = named(_worker.above_diagonal, "condensed"), square.to_delayed(optimize_graph=False)
+    chunks, rest = [], square.shape[0]
+    for i, extent in enumerate(square.chunks[0]):
+        length = extent * rest - extent * (extent + 1) // 2
+        chunks.append(array_of(rows(*tiles[i, i:]), length, dtype=square.dtype))
+        rest -= extent
+    return da.concatenate(chunks)
 
 
 #: The bytes of a task for each pair of samples, sums and their copies included, of metrics that take more than others.

@@ -7,8 +7,8 @@ store: VCF-Zarr, scikit-allel's and MalariaGEN's layout, or a PLINK .bed. Stores
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from ._arrays import whole
 from ._device import Device, run_options
 from ._genotypes import Listed, Source, chosen, genotypes_of, open_store
 from ._linalg import svd_options, warn_unconverged
+from ._results import Pairs, Scores
 from ._teatime import Genotypes
 
 __all__ = [
@@ -29,9 +30,13 @@ _A = TypeVar("_A")
 
 
 @dataclass(frozen=True)
-class _Components(Generic[_A]):
+class _Components(Scores, Generic[_A]):
     """The fields that both kinds of principal components begin with."""
 
+    _axes: ClassVar = {
+        "scores": ("samples", "components"), "vectors": ("samples", "components"),
+        **dict.fromkeys(("singular_values", "explained_variance", "explained_variance_ratio", "residuals"), ("components",)),
+    }
     #: Eigenvectors times singular values, (samples, n_components): the coordinates of scikit-allel and scikit-learn.
     scores: _A
     #: Right singular vectors of the standardised matrix, of unit length, (samples, n_components): the eigenvectors of plink2.
@@ -52,6 +57,8 @@ class PCA(_Components[_A]):
     #: The number of passes, and the counts of variants: all, used, and left out for each reason. Delayed until they were computed.
     passes: Any
     counts: Any
+    #: The names of the samples; None of an array.
+    names: list[str] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -72,23 +79,33 @@ class GenotypePCA(_Components[NDArray[np.float64]]):
     sum_squares: float
     #: The counts of variants: all, those used, and those left out for each reason.
     counts: dict[str, int]
+    #: The names of the samples; None of an array.
+    names: list[str] | None = field(default=None, repr=False)
+
+
+#: The axes of a matrix of all pairs of samples.
+_SQUARE = dict.fromkeys(("matrix", "shared"), ("samples_0", "samples_1"))
 
 
 @dataclass(frozen=True)
-class GRM(Generic[_A]):
+class GRM(Pairs, Generic[_A]):
     """A relationship matrix: of :mod:`teatime.dask`, dask arrays, or NumPy's where it was computed."""
 
+    _axes: ClassVar = _SQUARE
     #: (samples, samples)
     matrix: _A
     #: The number of variants called in both, if missing calls count by pairs; else None.
     shared: _A | None
     counts: Any
+    #: The names of the samples; None of an array.
+    names: list[str] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
-class Distances:
+class Distances(Pairs):
     """Distances of samples."""
 
+    _axes: ClassVar = _SQUARE
     #: (samples, samples)
     matrix: NDArray[np.float64]
     #: The number of variants called in both, if a call is missing; else None.
@@ -97,12 +114,15 @@ class Distances:
     #: The number of variants with more than two alleles, and whether all their alleles but the reference count as one.
     multiallelic: int
     merged: bool
+    #: The names of the samples; None of an array.
+    names: list[str] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
-class DistancesBetween:
+class DistancesBetween(Pairs):
     """Distances of samples from those of another store."""
 
+    _axes: ClassVar = dict.fromkeys(("matrix", "shared"), ("samples", "others"))
     #: (samples, samples of the others)
     matrix: NDArray[np.float64]
     #: The number of variants called in both, if a call is missing; else None.
@@ -112,12 +132,16 @@ class DistancesBetween:
     multiallelic: int
     #: The numbers of variants that were matched, and of others by reason: of the other ``"reference"``, and of the ``"genotypes"``.
     matched: dict[str, dict[str, int]]
+    #: The names of the samples, and of those of the other store.
+    names: list[str] | None = field(default=None, repr=False)
+    other_names: list[str] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
-class Projection:
+class Projection(Scores):
     """Samples on the components of a reference."""
 
+    _axes: ClassVar = {"scores": ("samples", "components"), "called": ("samples",)}
     #: Coordinates on the scale of the reference's, (samples, n_components).
     scores: NDArray[np.float64]
     #: The number of matched variants that each sample has a call of.
@@ -128,6 +152,8 @@ class Projection:
     matched: dict[str, dict[str, int]]
     #: The number of variants of the reference that were absent and taken as homozygous reference.
     as_reference: int = 0
+    #: The names of the samples.
+    names: list[str] | None = field(default=None, repr=False)
 
 
 def pca_options(
@@ -189,7 +215,7 @@ def pca(
     )
     source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     opened = genotypes_of(source, ploidy, "pca")
-    components = GenotypePCA(**_teatime.pca(opened, options, run_options(device, progress, memory)))
+    components = GenotypePCA(**_teatime.pca(opened, options, run_options(device, progress, memory)), names=opened.names)
     warn_unconverged(components.residuals, components.converged, options["svd"])
     return components
 
@@ -220,7 +246,8 @@ def grm(
     """
     options = {"method": method, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
     source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
-    return GRM(*_teatime.grm(genotypes_of(source, ploidy, "grm"), options, run_options(device, progress, memory)))
+    opened = genotypes_of(source, ploidy, "grm")
+    return GRM(*_teatime.grm(opened, options, run_options(device, progress, memory)), opened.names)
 
 
 def distances(
@@ -259,7 +286,7 @@ def distances(
         warnings.warn(
             f"{several} variants have more than two alleles, of which all but the reference count as one by {metric}", stacklevel=2
         )
-    return Distances(*matrices, several, merged)
+    return Distances(*matrices, several, merged, opened.names)
 
 
 def distances_between(
@@ -288,7 +315,7 @@ def distances_between(
     ours, theirs = (genotypes_of(source, ploidy, "pairwise_distance") for source in (genotypes, others))
     run = run_options(device, progress, memory)
     matrices, several, matched = _teatime.distances_between(ours, theirs, match, metric, p, missing, (min_maf, max_missing), run)
-    return DistancesBetween(*matrices, several, matched)
+    return DistancesBetween(*matrices, several, matched, ours.names, theirs.names)
 
 
 def project(
@@ -323,9 +350,9 @@ def project(
     new, known = (genotypes_of(source, ploidy, "pca") for source in (genotypes, reference))
     run = run_options(device, progress, memory)
     scores, called, components, matched, taken = _teatime.project(new, known, match, options, (missing, absent), run)
-    pca = GenotypePCA(**components)
+    pca = GenotypePCA(**components, names=known.names)
     warn_unconverged(pca.residuals, pca.converged, options["svd"])
     used, variants = matched["reference"]["used"], matched["reference"]["variants"] - taken
     if used < 0.95 * variants:
         warnings.warn(f"teatime: {used} of the reference's {variants} variants were matched: scores are less exact", stacklevel=2)
-    return Projection(scores, called, pca, matched, taken)
+    return Projection(scores, called, pca, matched, taken, new.names)

@@ -132,6 +132,38 @@ def test_distances_are_those_of_the_plain_function(rng, metric, dtype, rules):
     np.testing.assert_allclose(result, want, rtol=1e-12 if dtype != "f4" else 1e-5, atol=1e-14 if dtype != "f4" else 1e-6)
 
 
+@pytest.mark.parametrize("rules", [{}, {"missing": "rescale", "negative": True}], ids=str)
+@pytest.mark.parametrize("dtypes", [("f8", "f4"), ("i1", "i1"), ("f4", "f4")])
+@pytest.mark.parametrize("metric", ["cosine", "canberra"])
+def test_distances_from_a_second_set(rng, metric, dtypes, rules):
+    x, y = ((rng.random((n, 70)) * 9 + 1).astype(dtype) for n, dtype in zip((9, 11), dtypes))
+    want = teatime.pairwise_distance(x, y, metric, **rules, device="cpu")
+    result = td.pairwise_distance(da.from_array(x, chunks=(4, 30)), metric, y=da.from_array(y, chunks=(5, 41)), **rules)
+    assert result.dtype == want.dtype and result.chunks == ((4, 4, 1), (5, 5, 1))
+    near = 1e-12 if want.dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(result, want, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "correlation"])
+@pytest.mark.parametrize("observations", [1, 2, 9])
+def test_condensed_distances(rng, metric, observations):
+    x = rng.random((observations, 70)) + 1
+    result = td.pairwise_distance(da.from_array(x, chunks=(4, 30)), metric, condensed=True)
+    np.testing.assert_allclose(result, teatime.pairwise_distance(x, metric=metric, condensed=True, device="cpu"), rtol=1e-12)
+    assert result.shape == (observations * (observations - 1) // 2,)
+    # A task of each block of features, of each pair of blocks on and above the diagonal but the last block, of one observation.
+    names = [str(key) for key in result.__dask_graph__().cull(result.__dask_keys__()).to_dict()]
+    assert sum("teatime-pair-sums" in name for name in names) == {1: 3, 2: 3, 9: 15}[observations]
+
+
+@pytest.mark.parametrize("samples_per_task", [None, 64])
+def test_condensed_distances_of_a_store(many_samples, samples_per_task):
+    want = genotype.distances(many_samples, device="cpu").matrix[np.triu_indices(150, 1)]
+    got = td.pairwise_distance(many_samples, samples_per_task=samples_per_task, condensed=True)
+    assert got.numblocks == (3 if samples_per_task else 1,)
+    np.testing.assert_array_equal(got, want)
+
+
 def test_distances_that_are_not_symmetric(rng):
     x = rng.random((9, 70)) + 1
     result = td.pairwise_distance(da.from_array(x, chunks=(4, 30)), "kl_divergence")

@@ -61,7 +61,7 @@ def test_truncated_svd_is_that_of_scikit_learn(dtype, within):
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
 @pytest.mark.parametrize(
-    "estimator", [PCA(4), PCA(4, whiten=True), PCA(4, n_iter=0), PCA(), TruncatedSVD(4), TruncatedSVD(4, n_iter=0)], ids=str
+    "estimator", [PCA(4), PCA(4, whiten=True), PCA(4, iterated_power=0), PCA(), TruncatedSVD(4), TruncatedSVD(4, n_iter=0)], ids=str
 )
 def test_fitting_gives_what_transform_gives(estimator, dtype):
     # The means are far from 0, so that float32 would keep little of the rest.
@@ -70,6 +70,65 @@ def test_fitting_gives_what_transform_gives(estimator, dtype):
     again = estimator.transform(x)
     assert got.dtype == again.dtype == (np.float32 if dtype == "f4" else np.float64)
     np.testing.assert_allclose(again, got, rtol=1e-6, atol=1e-6 * np.abs(got).max())
+
+
+SOLVERS = ["auto", "full", "covariance_eigh", "arpack", "randomized"]
+
+
+# The iteration of arpack ends at rounding. That of the other would end at residuals of 1e-4.
+@pytest.mark.parametrize(("solver", "tol", "within"), [*((solver, None, 1e-10) for solver in SOLVERS[:4]), ("randomized", 1e-8, 1e-7)])
+@pytest.mark.parametrize("shape", [(600, 90), (90, 600)])
+@pytest.mark.parametrize("k", [5, 80])
+def test_each_solver_of_scikit_learn(solver, tol, within, shape, k):
+    x = np.random.default_rng(3).normal(size=shape) + np.arange(shape[1])
+    if solver == "auto" and k == 5:
+        tol, within = 1e-8, 1e-7
+    ours = PCA(k, svd_solver=solver, tol=tol).fit(x)
+    theirs = decomposition.PCA(k, svd_solver="full").fit(x)
+    assert np.abs(ours.components_ - theirs.components_).max() <= within
+    for name in ("score_samples", "transform"):
+        got, expected = getattr(ours, name)(x), getattr(theirs, name)(x)
+        assert np.abs(got - expected).max() <= within * np.abs(expected).max() * 10, name
+    for name in ("get_covariance", "get_precision"):
+        got, expected = getattr(ours, name)(), getattr(theirs, name)()
+        assert np.abs(got - expected).max() <= within * np.abs(expected).max(), name
+    assert abs(ours.score(x) - theirs.score(x)) <= within * abs(theirs.score(x))
+    assert abs(ours.noise_variance_ - theirs.noise_variance_) <= within * theirs.explained_variance_[0]
+    assert isinstance(ours, decomposition.PCA)
+
+
+def test_auto_does_not_find_all_components_for_a_few():
+    x = np.random.default_rng(3).normal(size=(600, 40))
+    for k, shape, chosen in [(5, (600, 40), "randomized"), (39, (600, 40), "covariance_eigh"), (5, (500, 40), "covariance_eigh"), (5, (300, 40), "full")]:
+        assert PCA(k).fit(x[: shape[0], : shape[1]])._fit_svd_solver == chosen
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 1 - 1e-12])
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_share_of_the_variance(tmp_path, share, stored):
+    x = data()
+    np.save(tmp_path / "x.npy", x)
+    ours, theirs = PCA(share, whiten=True), decomposition.PCA(share, svd_solver="full", whiten=True)
+    got, expected = ours.fit_transform(tmp_path / "x.npy" if stored else x), theirs.fit_transform(x)
+    assert got.shape == expected.shape and ours.n_components_ == theirs.n_components_
+    k = min(39, ours.n_components_)
+    assert np.abs(got - expected)[:, :k].max() <= 1e-9
+    assert abs(ours.noise_variance_ - theirs.noise_variance_) <= 1e-9
+    assert ours.components_.shape == theirs.components_.shape
+
+
+def test_no_component():
+    x = data()
+    ours, theirs = PCA(0, whiten=True).fit(x), decomposition.PCA(0).fit(x)
+    assert ours.transform(x).shape == (60, 0)
+    assert abs(ours.noise_variance_ - theirs.noise_variance_) <= 1e-9 and abs(ours.score(x) / theirs.score(x) - 1) <= 1e-9
+
+
+@pytest.mark.parametrize("estimator", [PCA(2), PCA(2, svd_solver="arpack"), TruncatedSVD(2)], ids=str)
+def test_sparse_matrices_are_refused(estimator):
+    scipy = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
+    with pytest.raises(TypeError, match="Sparse data was passed for X, but dense data is required"):
+        estimator.fit(scipy.csr_array(data()))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -84,12 +143,21 @@ def test_constant_data_have_no_variance(dtype):
 @pytest.mark.parametrize(
     ("estimator", "error", "message"),
     [
-        (PCA(0), ValueError, "`n_components` is 0"),
-        (PCA(41), ValueError, "`n_components` is 41.* = 40"),
-        (PCA(0.5), TypeError, "`n_components` is a whole number, not 0.5"),
-        (TruncatedSVD(41), ValueError, "`n_components` is 41"),
-        (PCA(2, n_iter=-1), ValueError, "`n_iter` is -1"),
-        (PCA(2, tol=None), ValueError, "`tol` is None"),
+        (PCA(-1), ValueError, "n_components=-1 must be between 0 and"),
+        (PCA(0, svd_solver="randomized"), ValueError, "n_components=0 must be between 1 and"),
+        (PCA(41), ValueError, r"n_components=41 must be between 0 and min\(n_samples, n_features\)=40 with svd_solver='full'"),
+        (PCA(40, svd_solver="arpack"), ValueError, "n_components=40 must be strictly less than"),
+        (PCA(0.5, svd_solver="randomized"), TypeError, "`n_components` is a whole number, not 0.5"),
+        (PCA(1.5), TypeError, "`n_components` is a whole number, or a fraction above 0 and below 1, not 1.5"),
+        (PCA("mle"), ValueError, "n_components='mle' is not there"),
+        (PCA("mle", svd_solver="arpack"), ValueError, "n_components='mle' cannot be a string with svd_solver='arpack'"),
+        (PCA(svd_solver="lobpcg"), ValueError, "`svd_solver` is one of auto, full, covariance_eigh, arpack, randomized, not 'lobpcg'"),
+        (TruncatedSVD(41), ValueError, r"n_components=41 must be between 1 and .*=40 with algorithm='randomized'"),
+        (TruncatedSVD(None), TypeError, "`n_components` is a whole number, not None"),
+        (TruncatedSVD(algorithm="full"), ValueError, "`algorithm` is one of randomized, arpack, not 'full'"),
+        (TruncatedSVD(2, n_iter=-1), ValueError, "`n_iter` is -1: it is a whole number, at least 0, or None"),
+        (PCA(2, iterated_power="some"), ValueError, "`iterated_power` is 'some': it is a whole number, at least 0, or 'auto'"),
+        (PCA(2, tol=-1), ValueError, "`tol` is -1"),
         (PCA(2, n_oversamples=1.5), ValueError, "`n_oversamples` is 1.5"),
         (PCA(2, device="no such"), Exception, "no such"),
     ],
@@ -133,3 +201,6 @@ def test_of_a_path_as_of_the_array(tmp_path, ours, dtype):
     stored.set_params(memory="1G")
     with pytest.raises(ValueError, match="41 components of a matrix of 60 x 40"):
         type(ours)(41).fit(tmp_path / "x.npy")
+    other = TruncatedSVD(algorithm="arpack") if isinstance(ours, TruncatedSVD) else PCA(svd_solver="full")
+    with pytest.raises(ValueError, match="of a path it is '(auto|randomized)', which takes the method that costs least"):
+        other.fit(tmp_path / "x.npy")

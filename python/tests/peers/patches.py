@@ -4,7 +4,10 @@ import os
 
 
 def pytest_configure(config):
-    of = {"sgkit": of_sgkit, "scipy": of_scipy, "scipy-distance": of_scipy_distance, "scikit-learn": of_scikit_learn, "dask": of_dask}
+    of = {
+        "sgkit": of_sgkit, "scipy": of_scipy, "scipy-distance": of_scipy_distance, "scikit-learn": of_scikit_learn,
+        "scikit-learn-pca": of_scikit_learn_pca, "dask": of_dask,
+    }
     of[os.environ["TEATIME_PEER"]](config)
 
 
@@ -116,6 +119,15 @@ def of_scikit_learn(config):
     put("nan_euclidean_distances", "euclidean", missing="rescale")
     put("manhattan_distances", "cityblock")
     put("cosine_distances", "cosine")
+
+
+def of_scikit_learn_pca(config):
+    from sklearn import decomposition
+
+    from teatime.sklearn import PCA, TruncatedSVD
+
+    os.environ["SKLEARN_RUN_FLOAT32_TESTS"] = "1"
+    decomposition.PCA, decomposition.TruncatedSVD = PCA, TruncatedSVD
 
 
 def of_dask(config):

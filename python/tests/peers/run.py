@@ -32,7 +32,7 @@ class Suite:
     pins: str = "new.txt"
     #: The repository with the tests, if the package has none: address, tag, folder.
     repository: tuple[str, str, str] | None = None
-    #: Reasons for which a test may fail, by a part of its name.
+    #: Reasons for which a test may fail, by a part of its name or of what it says.
     known: dict[str, str] = field(default_factory=dict)
 
 
@@ -59,6 +59,14 @@ SUITES = {
     "scikit-learn": Suite(
         tests=["--pyargs", "sklearn.metrics.tests.test_pairwise"],
         replaced="`euclidean_distances`, `nan_euclidean_distances`, `manhattan_distances` and `cosine_distances` of arrays that are not sparse",
+    ),
+    "scikit-learn-pca": Suite(
+        tests=["--pyargs", "sklearn.decomposition.tests.test_pca", "sklearn.decomposition.tests.test_truncated_svd"],
+        replaced="`PCA` and `TruncatedSVD` of `teatime.sklearn`",
+        known={
+            "Sparse data was passed": "hands over a sparse matrix, which we refuse",
+            "n_components='mle' is not there": "asks for `n_components=\"mle\"`, which we refuse",
+        },
     ),
     "dask": Suite(
         tests=["--pyargs", "dask.array.tests.test_linalg", "-k", "svd_compressed"],
@@ -90,7 +98,7 @@ def main() -> int:
         if not report.exists():
             print(done.stdout, file=sys.stderr)
             return 2
-        project = args.suite.removesuffix("-distance")
+        project = args.suite.removesuffix("-distance").removesuffix("-pca")
         pin = next(line for line in (HERE / suite.pins).read_text().splitlines() if line.startswith(project))
         print(f"{pin}, with {suite.replaced}\n")
         unknown = _table(suite, ET.parse(report).getroot())
@@ -116,9 +124,10 @@ def _table(suite: Suite, report: ET.Element) -> list[str]:
         bad = case.find("failure") if case.find("failure") is not None else case.find("error")
         test = case.get("name", "")
         if bad is not None:
-            why = next((why for part, why in suite.known.items() if part in test), None)
+            message = bad.get("message") or "no message"
+            why = next((why for part, why in suite.known.items() if part in test or part in message), None)
             if why is None:
-                unknown.append((test, (bad.get("message") or "no message").splitlines()[0]))
+                unknown.append((test, message.splitlines()[0]))
             else:
                 known[why] += 1
         elif (skip := case.find("skipped")) is not None:

@@ -1,0 +1,142 @@
+"""Results of genotypes as datasets, tables, plots and HTML, with the names of samples."""
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import calls, dosages
+
+from teatime import genotype
+
+
+def bed(folder, name, values, first=0):
+    """A .bed of dosages (variants, samples), whose samples are s0, s1 ..."""
+    codes = np.select([values == 0, values == 1, values == 2], [3, 2, 0], 1).astype("u1")
+    padded = np.zeros((len(codes), -(-codes.shape[1] // 4) * 4), "u1")
+    padded[:, : codes.shape[1]] = codes
+    packed = (padded.reshape(len(codes), -1, 4) << np.array([0, 2, 4, 6], "u1")).sum(2).astype("u1")
+    path = folder / f"{name}.bed"
+    path.write_bytes(bytes([0x6C, 0x1B, 1]) + packed.tobytes())
+    path.with_suffix(".bim").write_text("".join(f"1 v{i} 0 {i + 1} C A\n" for i in range(len(codes))))
+    path.with_suffix(".fam").write_text("".join(f"f s{i + first} 0 0 0 -9\n" for i in range(codes.shape[1])))
+    return path
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """Two cohorts with the same variants: of samples s0 to s19, and s20 to s32."""
+    folder = tmp_path_factory.mktemp("beds")
+    values = dosages(calls(np.random.default_rng(5), 400, 33))
+    return bed(folder, "one", values[:, :20]), bed(folder, "other", values[:, 20:], 20)
+
+
+ONE, OTHER = [f"s{i}" for i in range(20)], [f"s{i}" for i in range(20, 33)]
+
+
+@pytest.fixture(scope="module")
+def results(stores):
+    one, other = stores
+    return {
+        "pca": genotype.pca(one, 3), "grm": genotype.grm(one), "distances": genotype.distances(one, "cityblock"),
+        "between": genotype.distances_between(one, other), "projection": genotype.project(other, one, 3),
+    }
+
+
+KINDS = {
+    "pca": (ONE, ["PC1", "PC2", "PC3"], "scores", ("samples", "components")),
+    "grm": (ONE, ONE, "matrix", ("samples_0", "samples_1")),
+    "distances": (ONE, ONE, "matrix", ("samples_0", "samples_1")),
+    "between": (ONE, OTHER, "matrix", ("samples", "others")),
+    "projection": (OTHER, ["PC1", "PC2", "PC3"], "scores", ("samples", "components")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names(results, kind):
+    pandas, xarray = (pytest.importorskip(name, reason=f"{name} is not installed") for name in ("pandas", "xarray"))
+    rows, columns, main, axes = KINDS[kind]
+    found, table, made = results[kind], results[kind].to_pandas(), results[kind].to_xarray()
+    assert isinstance(table, pandas.DataFrame) and isinstance(made, xarray.Dataset)
+    assert list(table.index) == rows and list(table.columns) == columns
+    np.testing.assert_array_equal(table, getattr(found, main))
+    assert made[main].dims == axes and [list(made[axis].values) for axis in axes] == [rows, columns]
+    np.testing.assert_array_equal(made[main], getattr(found, main))
+    if kind != "projection":
+        assert made.attrs["variants_total"] == 400
+    # An attribute of another type is an error in a file.
+    assert {type(value) for value in made.attrs.values()} <= {int, float, str}
+    for name in made:
+        np.testing.assert_array_equal(made[name], getattr(found, name))
+
+
+def test_lists_choose_names(stores):
+    kept = genotype.grm(stores[0], keep=["s3", "s7"])
+    assert list(kept.to_pandas().index) == ["s3", "s7"]
+    assert genotype.project(stores[1], stores[0], 2, keep=["s25"]).names == ["s25"]
+
+
+def test_arrays_have_no_names():
+    found = genotype.grm(dosages(calls(np.random.default_rng(5), 90, 5)))
+    assert found.names is None and list(found.to_pandas().index) == [0, 1, 2, 3, 4]
+    assert "samples_0" not in found.to_xarray().coords and "<th>4</th>" in found._repr_html_()
+    assert list(dataclasses.replace(found, names=[*"abcde"]).to_pandas().columns) == [*"abcde"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_html(results, kind):
+    rows, columns, main, _ = KINDS[kind]
+    text = dataclasses.replace(results[kind], names=["<s>", *rows[1:]])._repr_html_()
+    assert "<th>&lt;s&gt;</th>" in text and "<s>" not in text
+    assert f"<th>{rows[9]}</th>" in text and rows[10] not in text and "…" in text
+    assert f"{getattr(results[kind], main)[9, 1]:.5g}</td>" in text
+    assert columns[min(9, len(columns) - 1)] in text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plots(results, kind):
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    rows, columns, main, _ = KINDS[kind]
+    values = getattr(results[kind], main)
+    if main == "scores":
+        axes = results[kind].plot(2, 3, c="red")
+        np.testing.assert_array_equal(axes.collections[-1].get_offsets(), values[:, 1:3])
+        assert len(axes.collections) == 1 + (kind == "projection") and axes.get_xlabel().startswith("PC2 (")
+        with pytest.raises(ValueError, match="`y` of 4: there are the components 1 to 3"):
+            results[kind].plot(1, 4)
+    else:
+        own = pyplot.subplots()[1]
+        axes = results[kind].plot(ax=own, cmap="gray")
+        assert axes is own
+        np.testing.assert_array_equal(axes.images[0].get_array(), values)
+        assert [label.get_text() for label in axes.get_yticklabels()] == rows
+        assert [label.get_text() for label in axes.get_xticklabels()] == columns
+    pyplot.close("all")
+
+
+def test_of_dask(store, stores, genotypes):
+    pytest.importorskip("dask", reason="dask is not installed")
+    import teatime.dask
+
+    found = teatime.dask.grm(stores[0])
+    assert found.names == ONE and "not computed yet" in found._repr_html_()
+    made = found.to_xarray()
+    assert made.matrix.chunks is not None
+    np.testing.assert_array_equal(made.matrix, genotype.grm(stores[0]).matrix)
+    computed = teatime.dask.pca(stores[0], 2, compute=True)
+    assert list(computed.to_pandas().index) == ONE and "PC2" in computed._repr_html_()
+
+
+def test_nothing_is_imported_before_it_is_needed():
+    code = "import sys, teatime.genotype; assert not {'xarray', 'pandas', 'matplotlib'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_missing_package_is_named(results, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_pandas needs pandas, which is not installed"):
+        results["grm"].to_pandas()
