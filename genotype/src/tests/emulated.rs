@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use teatime::{
     Device, Error, Progress, Run, Status, assert_err,
     linalg::Stop,
-    openings::emulated::{device, loaded, lose, memory},
+    openings::emulated::{device, fail_allocation, loaded, lose, memory},
     random::philox,
     store::MemoryArray,
 };
 
-use crate::{Genotypes, Method, PcaOptions, Scaler, pca};
+use crate::{Genotypes, Method, PcaOptions, Scaler, pca, tests::bits};
 
 const MIB: u64 = 1 << 20;
 
@@ -70,6 +70,39 @@ fn a_lost_device_says_so_in_a_long_call() {
     let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
     assert_err!(pca(&genotypes(20_000, 100), &device, &options, &Run::default()), Error::DeviceLost { .. });
     assert!(matches!(device.synchronize(), Err(Error::DeviceLost { .. })));
+}
+
+/// A member whose allocation fails is tried with less memory, or hands its variants on; a lost one is named. The other stays usable.
+#[test]
+fn each_member_of_a_group_may_fail() {
+    const UNAVAILABLE: i32 = 46;
+    let genotypes = genotypes(9000, 60).dosages_are_bounded(true);
+    let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
+    let open = || Device::group(&[device(30), device(31)]).unwrap();
+    let solve = |device: &Device| pca(&genotypes, device, &options, &Run::default());
+    let (group, mut failed) = (open(), 0);
+    let expected = bits(&solve(&group).unwrap());
+    for (member, nth) in [30, 31].into_iter().flat_map(|member| [1, 2, 5, 13, 34].map(|nth| (member, nth))) {
+        fail_allocation(member, nth);
+        match solve(&group) {
+            Ok(found) => assert_eq!(bits(&found), expected, "{member} {nth}"),
+            Err(Error::OutOfMemory { .. }) => failed += 1,
+            Err(error) => panic!("{member} {nth}: {error}"),
+        }
+        fail_allocation(member, 0);
+        assert_eq!(bits(&solve(&group).unwrap()), expected, "{member} {nth}");
+    }
+    assert!(failed < 10, "{failed}");
+    for (member, launches) in
+        [30, 31].into_iter().flat_map(|member| [0, 3, 12].map(|launches| (member, launches)))
+    {
+        let group = open();
+        lose(member, launches, UNAVAILABLE);
+        assert_err!(solve(&group), Error::DeviceLost { .. });
+        lose(member, 0, 0);
+        let other = &group.members()[usize::from(member == 30)];
+        assert_eq!(bits(&solve(other).unwrap()), expected, "{member} {launches}");
+    }
 }
 
 #[test]
