@@ -18,14 +18,14 @@ use crate::{
     Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, StoredType, Tensor, assert_err,
     distance::{Metric, Options, condensed, pairwise, write_condensed, write_pairwise},
     filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
-    linalg::{GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
+    linalg::{Checkpoint, GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
     openings::{assert_refused, least, told},
     packed::PackedMatrix,
     store::{ArraySpec, ArrayWriter, Folder, NpyWriter},
     stream::{
         BoxOperation, Center, Place, StoredMatrix, StoredSvd, StoredSvdOptions, SvdMethod,
         SvdRoute::{Gram, KrylovOnDevice, KrylovStreamed, Qr},
-        Sweep, svd_stored,
+        Sweep, svd_stored, svd_stored_with_checkpoint,
     },
 };
 
@@ -280,6 +280,7 @@ fn all_of(svd: &StoredSvd) -> [Vec<f64>; 3] {
 
 fn decompositions(device: &Device) {
     let (k, run, mut by_gram) = (3, Run::default(), [0; 2]);
+    let folder = tempfile::tempdir().unwrap();
     for shape @ [m, n] in [[3500, 30], [30, 3500]] {
         let short = |at: u64| if m < n { at / n } else { at % n };
         let size = |at: u64| (-(short(at).min(20) as f32)).exp2();
@@ -330,6 +331,18 @@ fn decompositions(device: &Device) {
                         assert!(difference <= 1e-4, "{name} {count}: {found} {expected}");
                     }
                 }
+            }
+            if count == 2 {
+                // Products of another number of devices are others.
+                let at = Checkpoint::new(Arc::new(Folder::new(folder.path())), &format!("{m}"));
+                let saved = |device: &Device| {
+                    let options = options.method(SvdMethod::Randomized);
+                    svd_stored_with_checkpoint(vec![Arc::clone(&array)], k, &options, &at, device, &run)
+                };
+                let first = saved(&group).unwrap();
+                let again = saved(&group).unwrap();
+                assert!(again.found == first.passes && all_of(&again) == all_of(&first), "{}", again.found);
+                assert_refused(saved(device), &["devices was 2, and is 1"]);
             }
             if count == 1 {
                 let one = all_of(&solve(device, SvdMethod::Randomized, &run).unwrap());
