@@ -124,6 +124,7 @@ impl ColumnSums {
         let words: Vec<u32> =
             sums.map(i64::cast_unsigned).flat_map(|sum| [sum as u32, (sum >> 32) as u32]).collect();
         self.words = Tensor::from_slice(self.words.device(), &words, self.words.shape())?;
+        self.elsewhere.clear();
         Ok(())
     }
 

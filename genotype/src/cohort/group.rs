@@ -5,7 +5,8 @@ use std::ops::Range;
 use teatime::{Device, Error, Needs, Result, Run, packed::PackedMatrix, stream::StreamStats};
 
 use super::{
-    Cohort, Each, Making, Sums, joined,
+    Cohort, Sums,
+    each::{Each, Making, joined},
     part::{MAX_PROJECTED, PartRead, ranges_of},
     plan::{LoadPlan, Part, Wanted},
     with_less_memory,

@@ -1,5 +1,6 @@
 //! Genotypes loaded once, for one result or several.
 
+pub(super) mod each;
 pub(super) mod grm;
 mod group;
 mod missing;
@@ -26,6 +27,7 @@ use teatime::{
 };
 
 use self::{
+    each::{Each, Making},
     group::Loading,
     missing::MissingSums,
     plan::{LoadPlan, NeedsBeside, Wanted, check_samples},
@@ -371,35 +373,6 @@ impl Cohort {
         Ok(())
     }
 
-    /// Makes a pass that adds the rows of all panels, with their sums, to what `each` starts. If genotypes stay on the members of a group, each of
-    /// these adds up its own, and they are joined.
-    pub(super) fn add_up<T: Send>(
-        &self,
-        (run, status): (&Run, Status),
-        reading: Reading,
-        each: &EachStep<'_, T>,
-    ) -> Result<T> {
-        let add = |made: &mut T, panel: &Panel| {
-            let mut steps = self.reader.steps(&panel.rows);
-            steps.try_for_each(|rows| (each.add)(made, panel, &rows, &self.stats_of(&rows)))
-        };
-        let place = self.place();
-        let Some(kept) = place.kept.as_ref().filter(|_| self.devices > 1) else {
-            let mut made = (each.start)(self.device())?;
-            let pass = Pass::new(run, status);
-            self.each_panel(&pass, reading, &mut |panel| add(&mut made, panel))?;
-            return Ok(made);
-        };
-        let (passes, started) = (kept.passes(), Instant::now());
-        let made = kept.device().each_member(run, self.reader.variants(), |i, device, run| {
-            let mut made = (each.start)(device)?;
-            passes[i](&Pass::new(run, status), &mut |panel| add(&mut made, panel))?;
-            Ok(made)
-        })?;
-        lock(&self.stats).compute += started.elapsed();
-        joined(made, each.join)
-    }
-
     /// Gives the rows of all panels to `f` with their sums, in steps that the memory plan counted: panels that stayed in memory may be longer.
     pub(super) fn each_step(&self, pass: &Pass<'_>, reading: Reading, f: &mut StepSink<'_>) -> Result<()> {
         self.each_panel(pass, reading, &mut |panel| {
@@ -473,36 +446,6 @@ impl Cohort {
     }
 }
 
-/// What a pass makes of its panels, and the panels that stay.
-struct Making<'a, T> {
-    plan: &'a LoadPlan,
-    each: &'a Each<'a, T>,
-    /// It is started at the first panel, while the next panels are read.
-    made: Option<T>,
-    kept: Option<PackedMatrix>,
-}
-
-impl<'a, T> Making<'a, T> {
-    fn new(plan: &'a LoadPlan, each: &'a Each<'a, T>) -> Self {
-        Self { plan, each, made: None, kept: plan.place() }
-    }
-
-    fn add(&mut self, panel: Panel, stats: &[Stats]) -> Result<()> {
-        let made = match &mut self.made {
-            Some(made) => made,
-            none => none.insert((self.each.start)(&self.plan.reader)?),
-        };
-        (self.each.add)(made, &self.plan.reader, &panel, stats)?;
-        self.kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
-    }
-
-    fn finish(mut self) -> Result<(T, Option<PackedMatrix>)> {
-        self.kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
-        let made = self.made.map_or_else(|| (self.each.start)(&self.plan.reader), Ok)?;
-        Ok((made, self.kept))
-    }
-}
-
 /// Locks a mutex, even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -546,39 +489,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The work that a pass does besides loading: the memory that it takes, its start over no variants, the addition of a panel with the sums of its
-/// rows, and the addition of what another member of a group made of other variants. `add` keeps state only in the result of `start`, since
-/// everything starts again if the device is full.
-pub(crate) struct Each<'a, T> {
-    pub(crate) needs: &'a NeedsBeside<'a>,
-    pub(crate) start: &'a (dyn Fn(&Reader) -> Result<T> + Sync),
-    pub(crate) add: &'a AddPanel<'a, T>,
-    pub(crate) join: &'a Join<'a, T>,
-}
-
-/// The work of a later pass, on one device: its start over no variants, the addition of some rows of a panel with their sums, and the addition of
-/// what another member of a group made of other variants.
-pub(crate) struct EachStep<'a, T> {
-    pub(crate) start: &'a (dyn Fn(&Device) -> Result<T> + Sync),
-    pub(crate) add: &'a (dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync),
-    pub(crate) join: &'a Join<'a, T>,
-}
-
-/// A function that adds the second to the first.
-type Join<'a, T> = dyn Fn(&mut T, T) -> Result<()> + Sync + 'a;
-
-/// Joins what the members of a group made, at least one.
-fn joined<T>(made: Vec<T>, join: &Join<'_, T>) -> Result<T> {
-    let mut made = made.into_iter();
-    let Some(mut all) = made.next() else { unreachable!("a group should have a member") };
-    made.try_for_each(|other| join(&mut all, other))?;
-    Ok(all)
-}
-
 /// A callback that takes some rows of a panel, with their sums.
 type StepSink<'a> = dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()> + 'a;
-
-type AddPanel<'a, T> = dyn Fn(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + Sync + 'a;
 
 /// Calls `f` with less and less of the device's memory, since other programs may hold memory that the plan counted
 /// on: fewer panels stay there, or another method is chosen. The last try has the smallest budget that would do.

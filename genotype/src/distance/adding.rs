@@ -13,7 +13,7 @@ use teatime::{
 
 use super::{DistanceOptions, SampleMetric, tree};
 use crate::{
-    cohort::{Cohort, Each, no_variant, plan::Wanted},
+    cohort::{Cohort, each::Each, no_variant, plan::Wanted},
     filter::VariantCounts,
     memory::f32_blocks,
     reader::Reader,

@@ -10,7 +10,7 @@ use teatime::{
 
 use super::{DistanceFacts, DistanceOptions, adding::Accumulator, alleles::Several, are_packed};
 use crate::{
-    cohort::{Cohort, EachStep},
+    cohort::{Cohort, each::EachStep},
     source::Genotypes,
     to_usize,
 };

@@ -12,7 +12,10 @@ use teatime::{
     store::MemoryArray,
 };
 
-use crate::{Genotypes, Method, PcaOptions, Scaler, pca, tests::bits};
+use crate::{
+    DistanceOptions, Genotypes, Method, PcaOptions, Scaler, distances, pca,
+    tests::{bits, pair_bits},
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -78,9 +81,9 @@ fn each_member_of_a_group_may_fail() {
     const UNAVAILABLE: i32 = 46;
     let genotypes = genotypes(9000, 60).dosages_are_bounded(true);
     let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
-    let open = || Device::group(&[device(30), device(31)]).unwrap();
+    let open = |first: usize| Device::group(&[device(first), device(first + 1)]).unwrap();
     let solve = |device: &Device| pca(&genotypes, device, &options, &Run::default());
-    let (group, mut failed) = (open(), 0);
+    let (group, mut failed) = (open(30), 0);
     let expected = bits(&solve(&group).unwrap());
     for (member, nth) in [30, 31].into_iter().flat_map(|member| [1, 2, 5, 13, 34].map(|nth| (member, nth))) {
         fail_allocation(member, nth);
@@ -93,15 +96,20 @@ fn each_member_of_a_group_may_fail() {
         assert_eq!(bits(&solve(&group).unwrap()), expected, "{member} {nth}");
     }
     assert!(failed < 10, "{failed}");
-    for (member, launches) in
-        [30, 31].into_iter().flat_map(|member| [0, 3, 12].map(|launches| (member, launches)))
-    {
-        let group = open();
-        lose(member, launches, UNAVAILABLE);
+    let apart = |device: &Device| {
+        let found = distances(&genotypes, device, &DistanceOptions::default(), &Run::default()).unwrap();
+        (pair_bits(&found.matrix, &found.shared), found.facts.devices)
+    };
+    let (shared, count) = apart(&group);
+    assert!(count == 2 && shared == apart(&Device::cpu()).0);
+    // A lost device stays lost, so each case has devices of its own.
+    for (case, launches) in [0, 3, 12, 0, 3, 12].into_iter().enumerate() {
+        let (first, lost) = (40 + 2 * case, case / 3);
+        let group = open(first);
+        lose(i32::try_from(first + lost).unwrap(), launches, UNAVAILABLE);
         assert_err!(solve(&group), Error::DeviceLost { .. });
-        lose(member, 0, 0);
-        let other = &group.members()[usize::from(member == 30)];
-        assert_eq!(bits(&solve(other).unwrap()), expected, "{member} {launches}");
+        let other = &group.members()[1 - lost];
+        assert_eq!(bits(&solve(other).unwrap()), expected, "{lost} {launches}");
     }
 }
 
