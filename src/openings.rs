@@ -411,5 +411,5 @@ impl WritableStorage for Puts {
 /// Devices of the CUDA emulator for the exclusive use of one test, and the faults that tests inject.
 #[cfg(feature = "cuda-emulator")]
 pub mod emulated {
-    pub use crate::driver::cuda::emulated::{device, loaded, lose, memory, open};
+    pub use crate::driver::cuda::emulated::{device, fail_allocation, loaded, lose, memory, open};
 }

@@ -6,9 +6,9 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 use tempfile::TempDir;
 
 /// The pieces that the help names.
-const PIECES: [&str; 13] = [
-    "devices", "suite", "rates", "headline", "pairs", "dense", "profile", "missing", "switches", "startup",
-    "bed", "bench", "sanitize",
+const PIECES: [&str; 14] = [
+    "devices", "suite", "rates", "headline", "group", "pairs", "dense", "profile", "missing", "switches",
+    "startup", "bed", "bench", "sanitize",
 ];
 
 /// A suite that lists its modules, or is killed before it does if they are `broken`. Those of `suite` are four or MODULES, and those of
@@ -222,9 +222,12 @@ fn every_piece_runs_by_itself() {
         let archive = archive.to_str().expect("the folder's name should be UTF-8");
         let (code, said) =
             bundle.flight(&[piece, "--archive", archive, "--limit", "300"], Some("brief last"));
-        // Without a CUDA device, nothing can be profiled or checked.
-        let (expected, status) =
-            if matches!(piece, "profile" | "sanitize") { (3, "SKIPPED  ") } else { (0, "done     ") };
+        // Without a CUDA device, nothing can be profiled, checked or shared.
+        let (expected, status) = if matches!(piece, "profile" | "sanitize" | "group") {
+            (3, "SKIPPED  ")
+        } else {
+            (0, "done     ")
+        };
         assert_eq!(code, Some(expected), "{piece}: {said}");
         assert!(said.contains(&format!("== flight: {piece}")), "{said}");
         assert!(said.contains(&format!("{status}{piece}")), "{said}");

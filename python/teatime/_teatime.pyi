@@ -13,8 +13,8 @@ __version__: str
 class Device:
     """A GPU, or the CPU. ``name`` is one that :func:`devices` lists; None is the fastest.
 
-    A list of names, or ``"cuda:*"``, is several cards, which share the work of PCA, relationship matrices, projections and filters, with
-    the same results. Other functions compute on the first.
+    A list of names, or ``"cuda:*"``, is several cards, which share the work of PCA, relationship matrices, projections, filters and
+    distances of genotypes, with the same results, and of ``truncated_svd`` of a path. Other functions compute on the first.
     """
 
     def __new__(cls, name: str | Sequence[str] | None = None, *, threads: int | None = None) -> Device: ...

@@ -11,8 +11,8 @@ use std::{
 
 use super::{Inner, listed};
 use crate::{
-    Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Error, MemoryKind, Progress, Result, Run, Status,
-    timeline::MEMBER, waiting::BETWEEN,
+    Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Error, MemoryKind, Needs, Progress, Result, Run,
+    Status, timeline::MEMBER, waiting::BETWEEN,
 };
 
 /// The result of a member's work, or its panic.
@@ -89,6 +89,13 @@ impl Device {
     pub(crate) fn first_members(&self, count: usize) -> Self {
         let others = &self.others[..count.saturating_sub(1).min(self.others.len())];
         Self { others: others.into(), ..self.clone() }
+    }
+
+    /// Returns the memory of work for which each member takes `each`: host memory is for all together, device memory is each member's.
+    pub(crate) fn members_need(&self, each: Needs) -> Needs {
+        let members = self.members();
+        let host = members.iter().map(|member| each.on(member).host).max().unwrap_or(0);
+        Needs { host: host.saturating_mul(members.len() as u64), device: each.on(self).device }
     }
 
     /// # Errors

@@ -319,6 +319,49 @@ impl PackedPairs {
         Ok(())
     }
 
+    /// Adds sums over other rows for the same pairs, with the same metric and rule, such as those of another member of a group of devices of one
+    /// kind. They stay on their device until all are read; no more rows can be added. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for another metric, rule or set of pairs; [`Error::Shape`] for other columns, or a device of another kind.
+    ///
+    /// ```
+    /// use teatime::{Device, Tensor, distance::{ColumnPairs, Metric, Missing, PackedPairs}, packed::{recode, row_words}};
+    ///
+    /// let sums = |codes: u8| {
+    ///     let device = Device::open("cpu")?;
+    ///     let codes = Tensor::from_slice(&device, &[codes], &[1, 1])?;
+    ///     let mut panel = Tensor::zeros(&device, &[1, row_words(4)])?;
+    ///     let stats = recode(&codes, [0, 1, 2, 3], 4, &mut panel, 0)?.wait()?;
+    ///     let mut pairs = PackedPairs::new(&device, &ColumnPairs::All(4), 1, Metric::CityBlock, Missing::Ignore)?;
+    ///     pairs.add(&panel, 0, &stats.into_iter().map(Some).collect::<Vec<_>>())?;
+    ///     Ok::<_, teatime::Error>(pairs)
+    /// };
+    /// let mut pairs = sums(0b01_10_01_00)?;
+    /// pairs.join(sums(0b11_00_00_10)?)?;
+    /// assert_eq!(pairs.finish()?.distances.row(0), [0.0, 3.0, 4.0, 1.0]);
+    /// # Ok::<(), teatime::Error>(())
+    /// ```
+    pub fn join(&mut self, other: Self) -> Result<()> {
+        let kind =
+            |pairs: &Self| (pairs.metric, pairs.missing, pairs.recipe, pairs.own, pairs.wanted.clone());
+        if kind(self) != kind(&other) {
+            let why = format!("{:?} to {:?}", kind(&other), kind(self));
+            return Err(Error::argument("PackedPairs::join", "other", why));
+        }
+        self.sums.join(other.sums)?;
+        self.absent.join(other.absent)?;
+        if let (Some(own), Some(other)) = (&mut self.ones, other.ones) {
+            own.join(other)?;
+        }
+        if let (Some(own), Some(other)) = (&mut self.of_columns, other.of_columns) {
+            own.join(*other)?;
+        }
+        self.rows += other.rows;
+        self.complete &= other.complete;
+        Ok(())
+    }
+
     fn add_spreads(
         &mut self,
         packed: &Tensor<u32>,

@@ -1,27 +1,28 @@
 //! A matrix whose rows are divided among the devices of a group.
 
 use super::{
-    map::{LinearMap, Pass},
-    map_tensor,
+    map::{LinearMap, Pass, RowSink, rows_of_product},
     matrix::Matrix,
 };
-use crate::{Device, Element, Error, Result, Tensor, extent::to_usize};
+use crate::{Device, Error, Needs, Result, Tensor, extent::to_usize};
 
 const OP: &str = "GroupMatrix";
 
 /// A matrix whose rows are divided among the members of a [group](Device::group), so that it may be larger than the memory of one device. Each
 /// member multiplies its rows, all at the same time: [`randomized_svd`](super::randomized_svd) and [`left_vectors`](super::left_vectors) take
-/// the matrix as a [`LinearMap`]. [`StoredMatrix::to_group`](crate::stream::StoredMatrix::to_group) reads stored arrays into one.
+/// the matrix as a [`LinearMap`]. The rows of a member are a map of any kind: a [`Tensor`], or rows that each pass reads again, which
+/// [`StoredMatrix::by_member`](crate::stream::StoredMatrix::by_member) makes of stored arrays.
 ///
 /// # Accuracy
-/// That of the products of a [`Tensor`]. The sums of the members are added in f64, in the order of the members, so the last bits depend on how
-/// many there are.
+/// That of the products of the members' rows. The sums of the members are added in f64, in the order of the members, so the last bits depend on
+/// how many there are. With one member, all results are those of its map to the bit.
 ///
 /// # Cost
-/// A pass copies X, (n, l), to each member, and the product, (n, l), from each.
+/// A pass copies X, (n, l), to each member, and the product, (n, l), from each. Members compute `A X` one after the other, since its rows are
+/// wanted in order; and only a group of one keeps the products of its passes for [left vectors](super::SvdOptions::left).
 ///
 /// # Errors
-/// Products fail as those of a [`Tensor`].
+/// Products fail as those of the members' maps.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, linalg::{GroupMatrix, SvdOptions, randomized_svd}};
@@ -34,28 +35,28 @@ const OP: &str = "GroupMatrix";
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct GroupMatrix<T: Element> {
+pub struct GroupMatrix<M> {
     group: Device,
-    parts: Vec<Tensor<T>>,
+    parts: Vec<M>,
     shape: [u64; 2],
 }
 
-impl<T: Element> GroupMatrix<T> {
+impl<M: LinearMap> GroupMatrix<M> {
     /// Makes a matrix of the rows that each member has, (rows, n), in the order of the members.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is a tensor for each member; [`Error::WrongDevice`] unless it is on that member; [`Error::Shape`] for
-    /// a tensor that is not a matrix, and for another number of columns than the first one has.
-    pub fn new(group: &Device, parts: Vec<Tensor<T>>) -> Result<Self> {
+    /// [`Error::Argument`] unless there is a map for each member; [`Error::WrongDevice`] for a map that computes on another device than its
+    /// member; [`Error::Shape`] for another number of columns than the first one has.
+    pub fn new(group: &Device, parts: Vec<M>) -> Result<Self> {
         let members = group.members();
         if parts.len() != members.len() {
-            let why = format_args!("{} tensors for a group of {}", parts.len(), members.len());
+            let why = format_args!("{} maps for a group of {}", parts.len(), members.len());
             return Err(Error::argument(OP, "parts", why));
         }
         let (mut rows, mut columns) = (0u64, None);
         for (part, member) in parts.iter().zip(&members) {
-            member.has(OP, "parts", part.device())?;
-            let [m, n] = part.matrix(OP)?;
+            part.device().map_or(Ok(()), |device| member.has(OP, "parts", device))?;
+            let [m, n] = part.shape();
             if *columns.get_or_insert(n) != n {
                 return Err(Error::shape(OP, format_args!("{columns:?} columns"), n));
             }
@@ -65,12 +66,17 @@ impl<T: Element> GroupMatrix<T> {
     }
 
     /// Returns the rows of each member.
-    pub fn parts(&self) -> &[Tensor<T>] {
+    pub fn parts(&self) -> &[M] {
         &self.parts
+    }
+
+    /// Returns the group.
+    pub(crate) fn group(&self) -> &Device {
+        &self.group
     }
 }
 
-impl<T: Element> LinearMap for GroupMatrix<T> {
+impl<M: LinearMap + Sync> LinearMap for GroupMatrix<M> {
     fn shape(&self) -> [u64; 2] {
         self.shape
     }
@@ -79,19 +85,43 @@ impl<T: Element> LinearMap for GroupMatrix<T> {
         Some(&self.group)
     }
 
+    fn keeps_vectors_on(&self) -> Option<&Device> {
+        self.parts.first()?.keeps_vectors_on()
+    }
+
     fn precision(&self) -> f64 {
-        map_tensor::precision::<T::Real>(self.shape[0])
+        self.parts.iter().map(LinearMap::precision).fold(0.0, f64::max)
+    }
+
+    fn needs(&self, columns: u64) -> Needs {
+        let needs = self.parts.iter().map(|part| part.needs(columns));
+        self.group.members_need(needs.fold(Needs::default(), Needs::max))
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
         let products = self.group.each_member(pass.run(), self.shape[0], |i, _, run| {
             self.parts[i].apply_normal(x, &pass.with(run))
         })?;
-        let mut sum = Matrix::zeros(to_usize(self.shape[1]), x.cols());
-        for product in products {
-            sum.data_mut().iter_mut().zip(product.data()).for_each(|(sum, term)| *sum += term);
+        Ok(sum(products).unwrap_or_else(|| Matrix::zeros(to_usize(self.shape[1]), x.cols())))
+    }
+
+    fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
+        match &self.parts[..] {
+            [only] => only.apply_normal_rows(x, pass),
+            _ => rows_of_product(self, x, pass),
         }
-        Ok(sum)
+    }
+
+    fn apply_both(
+        &self,
+        x: &Tensor<f64>,
+        pass: &Pass<'_>,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tensor<f64>>> {
+        match &self.parts[..] {
+            [only] => only.apply_both(x, pass, sink),
+            _ => Ok(None),
+        }
     }
 
     fn apply(
@@ -107,4 +137,12 @@ impl<T: Element> LinearMap for GroupMatrix<T> {
         }
         Ok(())
     }
+}
+
+/// Returns the sum of matrices of one shape, in their order.
+pub(crate) fn sum(products: Vec<Matrix>) -> Option<Matrix> {
+    products.into_iter().reduce(|mut sum, product| {
+        sum.data_mut().iter_mut().zip(product.data()).for_each(|(sum, term)| *sum += term);
+        sum
+    })
 }

@@ -144,9 +144,7 @@ pub trait LinearMap {
     /// # Errors
     /// As `apply_normal`.
     fn apply_normal_rows(&self, x: &Tensor<f64>, pass: &Pass<'_>) -> Result<Tensor<f64>> {
-        let product = self.apply_normal(&Matrix::from_tensor(&transpose(x)?)?, pass)?;
-        let shape = [product.rows() as u64, product.cols() as u64];
-        transpose(&*TensorView::from_slice(x.device(), product.data(), &shape)?)
+        rows_of_product(self, x, pass)
     }
 
     /// [`apply_normal_rows`](Self::apply_normal_rows), which also calls `sink` with the index of the first row and the rows of each block of
@@ -176,4 +174,15 @@ pub trait LinearMap {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()>;
+}
+
+/// Returns [`apply_normal_rows`](LinearMap::apply_normal_rows) by means of [`apply_normal`](LinearMap::apply_normal).
+pub(crate) fn rows_of_product<M: LinearMap + ?Sized>(
+    map: &M,
+    x: &Tensor<f64>,
+    pass: &Pass<'_>,
+) -> Result<Tensor<f64>> {
+    let product = map.apply_normal(&Matrix::from_tensor(&transpose(x)?)?, pass)?;
+    let shape = [product.rows() as u64, product.cols() as u64];
+    transpose(&*TensorView::from_slice(x.device(), product.data(), &shape)?)
 }

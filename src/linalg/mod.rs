@@ -43,7 +43,7 @@ mod checkpoint;
 pub(crate) mod eigen;
 pub(crate) mod gram;
 pub(crate) mod gram_svd;
-mod group_matrix;
+pub(crate) mod group_matrix;
 pub(crate) mod host;
 mod kept;
 mod krylov;

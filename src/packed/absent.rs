@@ -139,6 +139,16 @@ impl<const N: usize> AbsentSums<N> {
         })
     }
 
+    /// Adds sums over other rows for the same pairs, which stay on their device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for sums of other pairs.
+    pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+        let groups = self.groups.iter_mut().zip(other.groups);
+        let mut both = groups.flat_map(|((_, own), (_, other))| own.iter_mut().zip(other));
+        both.try_for_each(|(own, other)| own.join(other))
+    }
+
     /// Waits, and returns the sums for each of the N tables of numbers.
     pub(crate) fn finish(self) -> Result<[Absent; N]> {
         let zeros = |part: PairBlock| {

@@ -67,6 +67,8 @@ pub(crate) struct ColumnSums {
     pub(crate) first: u64,
     /// The first word of the columns, if the columns are some of the entries: a multiple of 4.
     pub(crate) own: u64,
+    /// The words of the same sums over other rows, on other devices.
+    pub(crate) elsewhere: Vec<Tensor<u32>>,
 }
 
 impl ColumnSums {
@@ -89,7 +91,7 @@ impl ColumnSums {
         columns: u64,
     ) -> Result<Self> {
         let words = Tensor::zeros(device, &[entries.saturating_sub(16 * first), columns, 2])?;
-        Ok(Self { words, first, own })
+        Ok(Self { words, first, own, elsewhere: Vec::new() })
     }
 
     /// Returns the number of columns.
@@ -122,18 +124,43 @@ impl ColumnSums {
         let words: Vec<u32> =
             sums.map(i64::cast_unsigned).flat_map(|sum| [sum as u32, (sum >> 32) as u32]).collect();
         self.words = Tensor::from_slice(self.words.device(), &words, self.words.shape())?;
+        self.elsewhere.clear();
+        Ok(())
+    }
+
+    /// Adds the same sums over other rows, which stay on their device until all are read.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for sums of other entries or columns.
+    pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+        let extents = |sums: &Self| (sums.words.shape().to_vec(), sums.first, sums.own);
+        if extents(self) != extents(&other) {
+            let [expected, got] = [&*self, &other].map(|sums| format!("{:?}", extents(sums)));
+            return Err(Error::shape("ColumnSums::join", expected, got));
+        }
+        self.elsewhere.push(other.words);
+        self.elsewhere.extend(other.elsewhere);
         Ok(())
     }
 
     /// Waits, and returns the sums: (entries, columns).
     pub(crate) fn read(&self) -> Result<Vec<i64>> {
-        let bytes = self.words.download()?.bytes()?;
         let sum = |bytes: &[u8; 8]| {
             let [low, high]: [u32; 2] = bytemuck::cast(*bytes);
             i64::from(low) | (i64::from(high) << 32)
         };
         let pool = self.words.device().pool()?;
-        Ok(pool.install(|| bytes.as_chunks().0.par_iter().with_min_len(LEAST_SUMS).map(sum).collect()))
+        let all = std::iter::once(&self.words).chain(&self.elsewhere).map(Tensor::download);
+        let mut sums: Vec<i64> = Vec::new();
+        for part in all.collect::<Result<Vec<_>>>()? {
+            let bytes = part.bytes()?;
+            let part = bytes.as_chunks().0.par_iter().with_min_len(LEAST_SUMS).map(sum);
+            pool.install(|| match sums.is_empty() {
+                true => sums = part.collect(),
+                false => sums.par_iter_mut().zip(part).for_each(|(sum, more)| *sum += more),
+            });
+        }
+        Ok(sums)
     }
 }
 

@@ -274,6 +274,19 @@ impl PairProducts {
         group_columns(device, columns).saturating_mul(16).saturating_mul(columns)
     }
 
+    /// Adds sums over other rows for the same pairs, which stay on their device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for sums of other pairs, of another unit, or of a device that groups columns otherwise.
+    pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+        let kind = |sums: &Self| (sums.columns, sums.point, sums.groups.len());
+        if kind(self) != kind(&other) {
+            let [expected, got] = [&*self, &other].map(|sums| format!("{:?}", kind(sums)));
+            return Err(Error::shape("PairProducts::join", expected, got));
+        }
+        self.groups.iter_mut().zip(other.groups).try_for_each(|(own, other)| own.join(other))
+    }
+
     /// Adds `rows` rows of `packed` from row `from` on. `terms` returns None for a row that takes no part. Enqueues; does not wait.
     pub(crate) fn add(
         &mut self,

@@ -134,6 +134,14 @@ impl WeightedSums {
         Ok(())
     }
 
+    /// Adds sums over other rows, which stay on their device.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for sums of other entries or columns.
+    pub(crate) fn join(&mut self, other: Self) -> Result<()> {
+        self.groups.iter_mut().zip(other.groups).try_for_each(|((_, own), (_, other))| own.join(other))
+    }
+
     /// Waits, and returns a matrix (entries, columns). `value` computes each element from the index of the column and the sum.
     ///
     /// # Errors

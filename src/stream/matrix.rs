@@ -1,5 +1,7 @@
 //! Stored matrices as linear maps.
 
+mod members;
+
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
@@ -13,7 +15,7 @@ use super::{
 use crate::{
     Budget, ChunkedArray, Device, Error, Needs, Real, Result, Run, StoredType, Tensor,
     linalg::{
-        GroupMatrix, LinearMap, Matrix, Pass, RowSink,
+        LinearMap, Matrix, Pass, RowSink,
         gram::InnerSum,
         map_tensor::{self, BLOCK, DEPTH, EachBlock, OnTheWay},
         rows::Rows,
@@ -117,17 +119,14 @@ impl StoredMatrix {
     ) -> Result<Self> {
         let [rows, columns] = extents(&arrays)?;
         let size = if is_wide { 8 } else { 4 };
-        let every_row = Arc::new(Selection::all(rows));
-        let (plan, shape, block) = if is_transposed {
-            let block = (BOX / (size * rows.max(1))).max(1).next_multiple_of(BLOCK);
-            let along = [Along::each(rows.max(1)), Along::each(block)];
-            (Plan::new(arrays, every_row, None, convert, &along)?, [columns, rows], block)
+        let (shape, block) = if is_transposed {
+            ([columns, rows], (BOX / (size * rows.max(1))).max(1).next_multiple_of(BLOCK))
         } else {
             let block = rows_to_load(&*arrays[0], columns.saturating_mul(size)).next_multiple_of(BLOCK);
-            (Plan::of_rows(arrays, every_row, None, convert, block)?, [rows, columns], block)
+            ([rows, columns], block)
         };
-        let (plan, device, slots) = (plan.reading_in_place(), device.clone(), Slots::default());
-        let block = block.min(shape[0]);
+        let plan = plan_of(arrays, Selection::all(shape[0]), shape[1], convert, (is_transposed, block))?;
+        let (device, slots, block) = (device.clone(), Slots::default(), block.min(shape[0]));
         Ok(Self { plan, device, shape, block, is_wide, is_transposed, slots, stats: Mutex::default() })
     }
 
@@ -140,43 +139,21 @@ impl StoredMatrix {
         self.load(run)
     }
 
-    /// Reads the matrix onto the members of the group that it was made with, about as many rows onto each: whole canonical blocks, by all members
-    /// at the same time. The device memory of `run` is not checked.
-    ///
-    /// # Errors
-    /// As [`to_tensor`](Self::to_tensor).
-    pub fn to_group(&self, run: &Run) -> Result<GroupMatrix<f32>> {
-        self.drop_kept();
-        let arrays: Vec<_> = (0..self.plan.arrays()).map(|i| Arc::clone(self.plan.array(i))).collect();
-        let ([rows, columns], members) = (self.shape, self.device.members().len() as u64);
-        let blocks = rows.div_ceil(BLOCK);
-        let first = |member: u64| rows.min(BLOCK * (blocks * member / members));
-        let parts = self.device.each_member(run, rows, |i, device, run| {
-            let [start, end] = [0, 1].map(|next| first(i as u64 + next));
-            let selected = Arc::new(Selection::new(OP, "rows", std::iter::once(start..end), rows)?);
-            let convert = Arc::clone(self.plan.convert());
-            let plan = Plan::of_rows(arrays.clone(), selected, None, convert, self.plan.block_rows())?;
-            let (device, slots, stats) = (device.clone(), Slots::default(), Mutex::default());
-            let shape = [end - start, columns];
-            let part = Self { plan, device, shape, slots, stats, ..*self };
-            let tensor = part.load(run)?;
-            Ok((tensor, part.stats()))
-        })?;
-        let (parts, stats): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        self.lock().add_members(stats.iter());
-        GroupMatrix::new(&self.device, parts)
-    }
-
     /// Reads the whole matrix, which is not transposed, into a tensor of its elements' type.
     pub(super) fn load<R: Real>(&self, run: &Run) -> Result<Tensor<R>> {
         self.drop_kept();
         let ([bytes, left], mut stats) = (self.bytes(0, &run.memory)?, StreamStats::default());
-        let tensor = self.shape.iter().fold(R::DTYPE.size(), |bytes, &extent| bytes.saturating_mul(extent));
-        let taken = Needs::device(tensor).on(&self.device).host;
+        let taken = Needs::device(self.len_bytes()).on(&self.device).host;
         self.plan.hold_shards(left.saturating_sub(taken));
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
         self.lock().add(&stats);
         Ok(loaded)
+    }
+
+    /// Returns the bytes of all elements.
+    fn len_bytes(&self) -> u64 {
+        let size = if self.is_wide { 8 } else { 4 };
+        self.shape.iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent))
     }
 
     /// Returns the times and bytes of all passes so far, such as those of a decomposition. Passes that failed do not count.
@@ -309,6 +286,24 @@ impl StoredMatrix {
         })?;
         sum.finish()
     }
+}
+
+/// Plans a pass over some rows of a matrix with `columns` columns, `block` of them at a time; or over rows of the transpose.
+fn plan_of(
+    arrays: Vec<Arc<dyn ChunkedArray>>,
+    rows: Selection,
+    columns: u64,
+    convert: Arc<dyn Convert>,
+    (is_transposed, block): (bool, u64),
+) -> Result<Plan> {
+    let (rows, block) = (Arc::new(rows), block.max(1));
+    let plan = if is_transposed {
+        let along = [Along::each(columns.max(1)), Along::each(block)];
+        Plan::new(arrays, Arc::new(Selection::all(columns)), Some(rows), convert, &along)
+    } else {
+        Plan::of_rows(arrays, rows, None, convert, block)
+    };
+    plan.map(Plan::reading_in_place)
 }
 
 /// Returns the numbers of rows and columns of matrices that are concatenated along their rows.

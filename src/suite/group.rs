@@ -18,14 +18,18 @@ use crate::{
     Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, StoredType, Tensor, assert_err,
     distance::{Metric, Options, condensed, pairwise, write_condensed, write_pairwise},
     filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
-    linalg::{GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
+    linalg::{Checkpoint, GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
     openings::{assert_refused, least, told},
     packed::PackedMatrix,
     store::{ArraySpec, ArrayWriter, Folder, NpyWriter},
-    stream::{BoxOperation, Place, StoredMatrix, Sweep},
+    stream::{
+        BoxOperation, Center, Place, StoredMatrix, StoredSvd, StoredSvdOptions, SvdMethod,
+        SvdRoute::{Gram, KrylovOnDevice, KrylovStreamed, Qr},
+        Sweep, svd_stored, svd_stored_with_checkpoint,
+    },
 };
 
-device_tests! { ; swept, filtered, distances, matrices, packed, refused, faults }
+device_tests! { ; swept, filtered, distances, matrices, decompositions, packed, refused, faults }
 
 /// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
 fn group(device: &Device, count: usize) -> Device {
@@ -211,7 +215,8 @@ fn matrices(device: &Device) {
     let largest = (0..30).map(|i| normal[(i, 0)].abs().max(normal[(i, 1)].abs())).fold(0.0, f64::max);
     for count in [1, 2, 3, 5] {
         let group = group(device, count);
-        let matrix = StoredMatrix::new(vec![Arc::clone(&array)], &group).unwrap().to_group(&run).unwrap();
+        let streamed = StoredMatrix::new(vec![Arc::clone(&array)], &group).unwrap().by_member().unwrap();
+        let matrix = streamed.to_tensors(&run).unwrap();
         let rows: Vec<u64> = matrix.parts().iter().map(|part| part.shape()[0]).collect();
         assert_eq!((rows.iter().sum::<u64>(), rows.len()), (m, count));
         assert!(rows[..count - 1].iter().all(|rows| rows.is_multiple_of(1024)), "{rows:?}");
@@ -219,6 +224,8 @@ fn matrices(device: &Device) {
         let pass = Pass::new(&told, crate::Status::new(0, 1, m));
         let found = matrix.apply_normal(&x, &pass).unwrap();
         assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= m && status.total == m));
+        assert!(streamed.apply_normal(&x, &pass).unwrap() == found, "{count}");
+        assert!(streamed.stats().chunks >= 2 * 6 * 5, "{:?}", streamed.stats());
         for (i, j) in (0..30).flat_map(|i| [(i, 0), (i, 1)]) {
             assert!((found[(i, j)] - normal[(i, j)]).abs() <= 2e-6 * largest, "{count}");
         }
@@ -253,6 +260,97 @@ fn matrices(device: &Device) {
     if !device.shares_host_memory() {
         assert_err!(of(&[members[1].clone(), members[0].clone()], [3, 3]), Error::WrongDevice { .. });
     }
+}
+
+/// Returns the values and the left and right vectors of a decomposition.
+fn all_of(svd: &StoredSvd) -> [Vec<f64>; 3] {
+    let (run, mut sides) = (Run::default(), [const { Vec::new() }; 2]);
+    let [left, right] = &mut sides;
+    for (vectors, side) in [(left, 0), (right, 1)] {
+        let mut take = |first: u64, rows: &Matrix| {
+            assert_eq!(first as usize * svd.s.len(), vectors.len());
+            vectors.extend(rows.data());
+            Ok(())
+        };
+        if side == 0 { svd.left(&run, &mut take) } else { svd.right(&run, &mut take) }.unwrap();
+    }
+    let [left, right] = sides;
+    [svd.s.clone(), left, right]
+}
+
+fn decompositions(device: &Device) {
+    let (k, run, mut by_gram) = (3, Run::default(), [0; 2]);
+    let folder = tempfile::tempdir().unwrap();
+    for shape @ [m, n] in [[3500, 30], [30, 3500]] {
+        let short = |at: u64| if m < n { at / n } else { at % n };
+        let size = |at: u64| (-(short(at).min(20) as f32)).exp2();
+        let entries = values::<f32>(4, m * n).into_iter().zip(0..);
+        let entries: Vec<f32> = entries.map(|(x, at)| size(at) * (x + short(at) as f32)).collect();
+        let array = stored(&entries, &shape, &[500, 7]);
+        let options = StoredSvdOptions::default().center(Center::Both);
+        let solve = |device: &Device, method, run: &Run| {
+            svd_stored(vec![Arc::clone(&array)], k, &options.method(method), device, run)
+        };
+        let expected = all_of(&solve(device, SvdMethod::Exact, &run).unwrap());
+        for count in [1, 2, 5] {
+            let group = group(device, count);
+            let [streamed, exactly] = [SvdMethod::Randomized, SvdMethod::Exact].map(|method| {
+                if device.shares_host_memory() {
+                    return least(|run| solve(&group, method, run)).1;
+                }
+                let of = |bytes| Run::default().memory(Budget::default().device(bytes));
+                let refused = solve(&group, method, &of(1)).unwrap_err();
+                let Error::Budget { memory: MemoryKind::Device, minimum, .. } = refused else {
+                    panic!("{refused}")
+                };
+                solve(&group, method, &of(minimum)).unwrap()
+            });
+            let [exact, iterated] =
+                [SvdMethod::Exact, SvdMethod::Randomized].map(|method| solve(&group, method, &run).unwrap());
+            let routes = [&exact, &iterated, &streamed].map(|svd| svd.route);
+            assert_eq!(routes, [Qr, KrylovOnDevice, KrylovStreamed], "{shape:?} {count}");
+            by_gram[usize::from(count > 1)] += usize::from(exactly.route == Gram);
+            for svd in [&exact, &iterated, &streamed, &exactly] {
+                assert_eq!(svd.devices, if svd.route == Qr { 1 } else { count });
+            }
+            // Rows on the members and rows that are read again are multiplied in the same way.
+            let [found, others] = [all_of(&iterated), all_of(&streamed)];
+            assert!(found[..] == others[..], "{shape:?} {count}");
+            for (name, found) in [("exact", all_of(&exact)), ("iterated", found), ("gram", all_of(&exactly))]
+            {
+                for (found, expected) in found[0].iter().zip(&expected[0]) {
+                    assert!(
+                        (found - expected).abs() <= 2e-6 * expected,
+                        "{name} {count}: {found} {expected}"
+                    );
+                }
+                for (i, side) in [(1, m), (2, n)] {
+                    assert_eq!(found[i].len() as u64, side * k as u64);
+                    for (found, expected) in found[i].iter().zip(&expected[i]) {
+                        let difference = (found.abs() - expected.abs()).abs();
+                        assert!(difference <= 1e-4, "{name} {count}: {found} {expected}");
+                    }
+                }
+            }
+            if count == 2 {
+                // Products of another number of devices are others.
+                let at = Checkpoint::new(Arc::new(Folder::new(folder.path())), &format!("{m}"));
+                let saved = |device: &Device| {
+                    let options = options.method(SvdMethod::Randomized);
+                    svd_stored_with_checkpoint(vec![Arc::clone(&array)], k, &options, &at, device, &run)
+                };
+                let first = saved(&group).unwrap();
+                let again = saved(&group).unwrap();
+                assert!(again.found == first.passes && all_of(&again) == all_of(&first), "{}", again.found);
+                assert_refused(saved(device), &["devices was 2, and is 1"]);
+            }
+            if count == 1 {
+                let one = all_of(&solve(device, SvdMethod::Randomized, &run).unwrap());
+                assert!(all_of(&iterated) == one);
+            }
+        }
+    }
+    assert!(by_gram[0] == 2 && (by_gram[1] > 0 || device.shares_host_memory()), "{by_gram:?}");
 }
 
 fn packed(device: &Device) {
@@ -319,6 +417,9 @@ fn refused(device: &Device) {
     let mixed = Device::group(&[device.clone(), Device::cpu()]).unwrap();
     let swept = Sweep::new(&array, &mixed, &run).map_to_host(&Pairs::default());
     assert_refused(swept, &["`device`", "round differently"]);
+    let matrix = stored(&[1.0f32; 12], &[4, 3], &[2, 3]);
+    let solved = svd_stored(vec![matrix], 1, &StoredSvdOptions::default(), &mixed, &run);
+    assert_refused(solved, &["`device`", "round differently"]);
     // Whole numbers are the same on all devices.
     let of = |device: &Device| PackedMatrix::random(device, 30, 17, 3, &run).unwrap();
     assert_eq!(of(&mixed).words(), of(device).words());

@@ -113,7 +113,7 @@ fn missing_codes_of_every_share(device: &Device) {
             let expected: Vec<i64> = case.sums(&x).iter().zip(before).map(|(sum, b)| sum + b).collect();
             for tile in [packed_adjoint::TILE, packed_adjoint::LARGE_TILE] {
                 let words = Tensor::from_slice(device, &words, &[size.0, size.1, 2]).unwrap();
-                let mut sums = ColumnSums { words, first: 0, own: 0 };
+                let mut sums = ColumnSums { words, first: 0, own: 0, elsewhere: Vec::new() };
                 adjoint_in_tiles(tile, case.rows(), (&weights).into(), &mut sums).unwrap();
                 assert_eq!(sums.read().unwrap(), expected, "{what} {tile}");
             }

@@ -67,6 +67,7 @@ pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     drop(bar);
     report.stage("write");
 
+    report.devices = facts.devices;
     report.head_of_stores((&device, &output), (facts.memory, facts.stats), &stores, facts.digest);
     describe(&mut report, args, &stores, &results, (undefined, facts), with.as_ref());
     report.times("distances");

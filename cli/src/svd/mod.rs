@@ -258,6 +258,7 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     input.check()?;
     drop(bar);
     report.stage("write");
+    report.devices = svd.devices;
     report.head((&device, &output), (svd.memory, svd.stats()), &input.names(), &input.size());
     report.warn(warning);
     describe(&mut report, args, &options, &input, &svd);

@@ -40,6 +40,7 @@ fn groups() {
             &["NEW/pca.eigenvec", "NEW/loadings.tsv.gz"][..],
         ),
         ("grm demo/genotypes.vcz --out NEW --format npy", &["NEW/grm.npy"]),
+        ("distance demo/genotypes.vcz --out NEW.npy", &["NEW.npy"]),
         ("blur x.npy NEW.npy --sigma 3", &["NEW.npy"]),
         ("denoise x.npy NEW.npy --iterations 9", &["NEW.npy"]),
     ] {
@@ -57,6 +58,8 @@ fn groups() {
             assert_has(shared["residency_reason"].as_str().unwrap(), &["on each of 2 devices: "]);
         }
     }
+    let shared = scratch.record("svd x.npy --out shared -k 2 --method randomized --device cpu,cpu");
+    assert_eq!((&shared["devices"], &shared["warnings"]), (&json!(["cpu", "cpu"]), &json!([])));
     let warned = scratch.ok("svd x.npy --out svd -k 2 --device cpu,cpu").err;
     assert_has(&warned, &["warning: svd computed on cpu alone, not on all of cpu, cpu"]);
     let few = scratch.record("grm @biallelic.vcz --out few --device cpu,cpu");

@@ -1,11 +1,14 @@
-//! Loading onto the members of a group of devices: each reads, counts and keeps some of the variants.
+//! Loading onto the members of a group of devices, and parts that they read: each reads, counts and keeps some of the variants.
 
-use teatime::{Device, Error, Result, Run, packed::PackedMatrix, stream::StreamStats};
+use std::ops::Range;
+
+use teatime::{Device, Error, Needs, Result, Run, packed::PackedMatrix, stream::StreamStats};
 
 use super::{
     Cohort, Sums,
-    part::{MAX_PROJECTED, PartRead},
-    plan::{LoadPlan, NeedsBeside, Part, Wanted},
+    each::{Each, Making, joined},
+    part::{MAX_PROJECTED, PartRead, ranges_of},
+    plan::{LoadPlan, Part, Wanted},
     with_less_memory,
 };
 use crate::{
@@ -14,24 +17,24 @@ use crate::{
 };
 
 /// The result of loading onto a group.
-pub(super) enum Loading {
-    Shared(Box<Cohort>),
+pub(super) enum Loading<T> {
+    Shared(T, Box<Cohort>),
     /// The reason why the first device has to load alone.
     Alone(String),
 }
 
 impl Cohort {
-    /// Loads as [`load`](Self::load) does, each member of the group some of the variants.
+    /// Loads as [`load_with`](Self::load_with) does, each member of the group some of the variants.
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub(super) fn load_onto_members(
+    pub(super) fn load_onto_members<T: Send>(
         genotypes: &Genotypes,
         device: &Device,
         wanted: &Wanted<'_>,
         run: &Run,
-        needs: &NeedsBeside<'_>,
-    ) -> Result<Loading> {
+        each: &Each<'_, T>,
+    ) -> Result<Loading<T>> {
         let members = device.members();
         let ranges = Self::part_ranges(genotypes, members.len() as u64);
         if ranges.len() < 2 {
@@ -41,15 +44,14 @@ impl Cohort {
             return Ok(Loading::Alone(format!("a projection of more than {MAX_PROJECTED} variants")));
         }
         let group = Device::group(&members[..ranges.len()])?;
-        let plan = LoadPlan::new(genotypes, None, &group, wanted, needs, run)?;
+        let plan = LoadPlan::new(genotypes, None, &group, wanted, each.needs, run)?;
         if !plan.reader.form.is_packed() {
             return Ok(Loading::Alone("two bits do not hold a genotype".into()));
         }
-        let exact = plan.choice.as_ref().is_some_and(|(_, choice)| choice.method == Method::Exact);
-        let settled = wanted.settled(|_| exact);
+        let settled = plan.settled(wanted);
         let part = |i: usize| Part { rows: ranges[i].clone(), members: Some(ranges.len() as u64) };
         let planned = group.each_member(run, 0, |i, device, run| {
-            LoadPlan::new(genotypes, Some(&part(i)), device, &settled, needs, run).map(|plan| {
+            LoadPlan::new(genotypes, Some(&part(i)), device, &settled, each.needs, run).map(|plan| {
                 (plan.again && plan.allowance.residency == Residency::Store, plan.allowance.reason)
             })
         });
@@ -62,30 +64,61 @@ impl Cohort {
         }
         let loaded = group.each_member(run, genotypes.variants(), |i, device, run| {
             with_less_memory(device, run, |run| {
-                let plan = LoadPlan::new(genotypes, Some(&part(i)), device, &settled, needs, run)?;
-                Loaded::read(plan, genotypes, &settled, &part(i), run)
+                let plan = LoadPlan::new(genotypes, Some(&part(i)), device, &settled, each.needs, run)?;
+                Loaded::read(plan, genotypes, &settled, &part(i), (run, each))
             })
         });
-        let cohort = loaded.and_then(|loaded| Self::of_members(plan, loaded, &group, wanted));
+        let cohort = loaded.and_then(|loaded| Self::of_members(plan, loaded, &group, (wanted, each)));
         Ok(match too_much(cohort)? {
-            Ok(cohort) => Loading::Shared(Box::new(cohort)),
+            Ok((made, cohort)) => Loading::Shared(made, Box::new(cohort)),
             Err(why) => Loading::Alone(why),
         })
     }
 
-    /// Makes a cohort of all parts.
-    fn of_members(
-        mut plan: LoadPlan,
-        loaded: Vec<Loaded>,
-        group: &Device,
+    /// Reads a part as [`part`](Self::part) does, each member of the group some of the variants; returns None if the first device has to read
+    /// alone.
+    pub(super) fn part_by_members(
+        genotypes: &Genotypes,
+        rows: &Range<u64>,
+        device: &Device,
         wanted: &Wanted<'_>,
-    ) -> Result<Self> {
+        run: &Run,
+    ) -> Result<Option<CohortPart>> {
+        let members = device.members();
+        let ranges = ranges_of(rows, genotypes.samples(), members.len() as u64);
+        if ranges.len() < 2 {
+            return Ok(None);
+        }
+        let group = Device::group(&members[..ranges.len()])?;
+        let part = Part { rows: rows.clone(), members: None };
+        let plan = LoadPlan::new(genotypes, Some(&part), &group, wanted, &|_| Needs::default(), run)?;
+        if !plan.reader.form.is_packed() {
+            return Ok(None);
+        }
+        let settled = plan.settled(wanted);
+        let parts = group.each_member(run, rows.end - rows.start, |i, device, run| {
+            Self::part_on(genotypes, ranges[i].clone(), device, &settled, run)
+        });
+        let Ok(parts) = too_much(parts)? else { return Ok(None) };
+        let mut parts = parts.into_iter();
+        parts.next().map(|first| parts.try_fold(first, CohortPart::merge)).transpose()
+    }
+
+    /// Makes a cohort of all parts, and joins what was made of them.
+    fn of_members<T>(
+        mut plan: LoadPlan,
+        loaded: Vec<Loaded<T>>,
+        group: &Device,
+        (wanted, each): (&Wanted<'_>, &Each<'_, T>),
+    ) -> Result<(T, Self)> {
         let count = loaded.len();
         let (mut whole, mut kept, mut missing) = (None::<CohortPart>, Vec::new(), None::<Vec<u64>>);
+        let mut all = Vec::new();
         let mut first = None;
         let mut stats = StreamStats::default();
         stats.add_members(loaded.iter().map(|loaded| &loaded.read.read.stats));
-        for Loaded { read: PartRead { part, missing_calls, .. }, kept: panels, allowance } in loaded {
+        for Loaded { read: PartRead { part, missing_calls, .. }, made, kept: panels, allowance } in loaded {
+            all.push(made);
             whole = Some(match whole {
                 None => part,
                 Some(whole) => whole.merge(part)?,
@@ -114,7 +147,15 @@ impl Cohort {
         let kept = is_kept.then(|| PackedMatrix::join(group, kept)).transpose()?;
         let read = Read { stats, digests: None };
         let cohort = Self::finish(plan, sums, kept, Some(read))?;
-        Ok(Self { missing_calls: missing, devices: count, ..cohort })
+        Ok((joined(all, each.join)?, Self { missing_calls: missing, devices: count, ..cohort }))
+    }
+}
+
+impl LoadPlan {
+    /// Returns what is wanted with the method for components that this plan chose.
+    fn settled<'a>(&self, wanted: &Wanted<'a>) -> Wanted<'a> {
+        let exact = self.choice.as_ref().is_some_and(|(_, choice)| choice.method == Method::Exact);
+        wanted.settled(|_| exact)
     }
 }
 
@@ -127,26 +168,26 @@ fn too_much<T>(result: Result<T>) -> Result<Result<T, String>> {
 }
 
 /// The part of a member.
-struct Loaded {
+struct Loaded<T> {
     read: PartRead,
+    made: T,
     /// The genotypes, if they stay.
     kept: Option<PackedMatrix>,
     allowance: Allowance,
 }
 
-impl Loaded {
+impl<T> Loaded<T> {
     fn read(
         plan: LoadPlan,
         genotypes: &Genotypes,
         wanted: &Wanted<'_>,
         part: &Part,
-        run: &Run,
+        (run, each): (&Run, &Each<'_, T>),
     ) -> Result<Self> {
-        let mut kept = plan.place();
-        let read = plan.read_part(genotypes, wanted, &part.rows, run, &mut |panel, _| {
-            kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
-        })?;
-        kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
-        Ok(Self { read, kept, allowance: plan.allowance })
+        let mut making = Making::new(&plan, each);
+        let read =
+            plan.read_part(genotypes, wanted, &part.rows, run, &mut |panel, stats| making.add(panel, stats))?;
+        let (made, kept) = making.finish()?;
+        Ok(Self { read, made, kept, allowance: plan.allowance })
     }
 }

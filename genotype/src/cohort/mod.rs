@@ -1,5 +1,6 @@
 //! Genotypes loaded once, for one result or several.
 
+pub(super) mod each;
 pub(super) mod grm;
 mod group;
 mod missing;
@@ -26,6 +27,7 @@ use teatime::{
 };
 
 use self::{
+    each::{Each, Making},
     group::Loading,
     missing::MissingSums,
     plan::{LoadPlan, NeedsBeside, Wanted, check_samples},
@@ -130,28 +132,39 @@ impl Cohort {
         run: &Run,
         needs: &NeedsBeside<'_>,
     ) -> Result<Self> {
-        let mut alone = None;
-        if device.members().len() > 1 {
-            match Self::load_onto_members(genotypes, device, wanted, run, needs)? {
-                Loading::Shared(cohort) => return Ok(*cohort),
-                Loading::Alone(why) => alone = Some(why),
-            }
-        }
-        let each = Each { needs, start: &|_| Ok(()), add: &mut |(), _, _, _| Ok(()) };
-        let ((), cohort) = Self::load_with(genotypes, device, wanted, run, each)?;
-        if let (Some(why), Some(place)) = (alone, Arc::get_mut(&mut lock(&cohort.place))) {
-            place.reason = format!("{}; on one device of the group: {why}", place.reason);
-        }
-        Ok(cohort)
+        let each = Each { needs, start: &|_| Ok(()), add: &|(), _, _, _| Ok(()), join: &|(), ()| Ok(()) };
+        Ok(Self::load_with(genotypes, device, wanted, run, &each)?.1)
     }
 
     /// Loads as [`load`](Self::load) does, and also returns what `each` made from the panels of the pass.
-    pub(crate) fn load_with<T>(
+    pub(crate) fn load_with<T: Send>(
         genotypes: &Genotypes,
         device: &Device,
         wanted: &Wanted<'_>,
         run: &Run,
-        each: Each<'_, T>,
+        each: &Each<'_, T>,
+    ) -> Result<(T, Self)> {
+        let mut alone = None;
+        if device.members().len() > 1 {
+            match Self::load_onto_members(genotypes, device, wanted, run, each)? {
+                Loading::Shared(made, cohort) => return Ok((made, *cohort)),
+                Loading::Alone(why) => alone = Some(why),
+            }
+        }
+        let (made, cohort) = Self::load_alone(genotypes, device, wanted, run, each)?;
+        if let (Some(why), Some(place)) = (alone, Arc::get_mut(&mut lock(&cohort.place))) {
+            place.reason = format!("{}; on one device of the group: {why}", place.reason);
+        }
+        Ok((made, cohort))
+    }
+
+    /// Loads as [`load_with`](Self::load_with) does, onto one device.
+    fn load_alone<T>(
+        genotypes: &Genotypes,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+        each: &Each<'_, T>,
     ) -> Result<(T, Self)> {
         with_less_memory(device, run, |run| {
             let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
@@ -159,19 +172,9 @@ impl Cohort {
             if wanted.missing_calls {
                 sums.missing = Some(MissingSums::new(&plan.reader)?);
             }
-            // `made` is started at the first panel, while the next panels are read.
-            let mut made = None;
-            let mut kept = plan.place();
-            let read = sums.read(&plan, run, &mut |panel, stats| {
-                let made = match &mut made {
-                    Some(made) => made,
-                    none => none.insert((each.start)(&plan.reader)?),
-                };
-                (each.add)(made, &plan.reader, &panel, stats)?;
-                kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
-            })?;
-            kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
-            let made = made.map_or_else(|| (each.start)(&plan.reader), Ok)?;
+            let mut making = Making::new(&plan, each);
+            let read = sums.read(&plan, run, &mut |panel, stats| making.add(panel, stats))?;
+            let (made, kept) = making.finish()?;
             Ok((made, Self::finish(plan, sums, kept, Some(read))?))
         })
     }
@@ -486,18 +489,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The work that a pass does besides loading: the memory that it takes, its start over no variants, and the addition of a panel with the
-/// sums of its rows. `add` keeps state only in the result of `start`, since everything starts again if the device is full.
-pub(crate) struct Each<'a, T> {
-    pub(crate) needs: &'a dyn Fn(&Reader) -> Needs,
-    pub(crate) start: &'a dyn Fn(&Reader) -> Result<T>,
-    pub(crate) add: &'a mut AddPanel<'a, T>,
-}
-
 /// A callback that takes some rows of a panel, with their sums.
 type StepSink<'a> = dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()> + 'a;
-
-type AddPanel<'a, T> = dyn FnMut(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + 'a;
 
 /// Calls `f` with less and less of the device's memory, since other programs may hold memory that the plan counted
 /// on: fewer panels stay there, or another method is chosen. The last try has the smallest budget that would do.

@@ -33,11 +33,7 @@ impl Cohort {
     /// Each range starts at a multiple of [`part_step`](Self::part_step). Chunks of the arrays need
     /// not end there: a chunk on both sides of a border is decoded for both ranges.
     pub fn part_ranges(genotypes: &Genotypes, count: u64) -> Vec<Range<u64>> {
-        let (variants, step) = (genotypes.variants(), block_rows(genotypes.samples()));
-        let blocks = variants.div_ceil(step);
-        let count = count.clamp(1, blocks.max(1)).min(blocks);
-        let first = |i: u64| variants.min(step * (i * (blocks / count) + i.min(blocks % count)));
-        (0..count).map(|i| first(i)..first(i + 1)).collect()
+        ranges_of(&(0..genotypes.variants()), genotypes.samples(), count)
     }
 
     /// Reads only the variants in `rows`, which are indices among the variants of `genotypes`.
@@ -76,6 +72,9 @@ impl Cohort {
     /// ```
     ///
     /// # Cost
+    /// Each member of a [group](Device::group) reads some of the variants, if two bits hold a genotype and parts of the memory do; else the first
+    /// device reads all.
+    ///
     /// The cost of [`load`](Self::load) for that many variants. The part has 12 bytes a variant, or 32 if dosages are not 0, 1 and 2; 4 samples²
     /// bytes for each matrix of sums; and 8 (k + 1) bytes a sample for a projection onto k components, with 4 k (k + 1) more for least squares.
     ///
@@ -108,6 +107,20 @@ impl Cohort {
             let what = "variants of a projection in parts";
             return Err(Error::Limit { what, requested: variants, max: MAX_PROJECTED });
         }
+        match Self::part_by_members(genotypes, &rows, device, wanted, run)? {
+            Some(part) => Ok(part),
+            None => Self::part_on(genotypes, rows, device, wanted, run),
+        }
+    }
+
+    /// Reads a part on one device.
+    pub(super) fn part_on(
+        genotypes: &Genotypes,
+        rows: Range<u64>,
+        device: &Device,
+        wanted: &Wanted<'_>,
+        run: &Run,
+    ) -> Result<CohortPart> {
         let part = Part { rows, members: None };
         with_less_memory(device, run, |run| {
             let plan = LoadPlan::new(genotypes, Some(&part), device, wanted, &|_| Needs::default(), run)?;
@@ -164,6 +177,15 @@ impl Cohort {
             Self::finish(plan, sums, None, None)
         })
     }
+}
+
+/// Returns `rows`, which start at a block, as `count` ranges of whole blocks, or fewer if there are fewer blocks.
+pub(super) fn ranges_of(rows: &Range<u64>, samples: u64, count: u64) -> Vec<Range<u64>> {
+    let step = block_rows(samples);
+    let blocks = (rows.end - rows.start).div_ceil(step);
+    let count = count.clamp(1, blocks.max(1)).min(blocks);
+    let first = |i: u64| rows.end.min(rows.start + step * (i * (blocks / count) + i.min(blocks % count)));
+    (0..count).map(|i| first(i)..first(i + 1)).collect()
 }
 
 /// The results of a pass over a part.

@@ -13,7 +13,7 @@ use teatime::{
 
 use super::{DistanceOptions, SampleMetric, tree};
 use crate::{
-    cohort::{Cohort, Each, no_variant, plan::Wanted},
+    cohort::{Cohort, each::Each, no_variant, plan::Wanted},
     filter::VariantCounts,
     memory::f32_blocks,
     reader::Reader,
@@ -105,32 +105,49 @@ impl Accumulator {
             // The number of bands is unknown until memory is planned, so this is its maximum.
             Some(side) => (ColumnPairs::Diagonal(n), ColumnPairs::Band(n, 0..side.min(n)), n.div_ceil(side)),
         };
+        // Only whole numbers are the same for any number of devices, and only devices of one kind divide samples in the same way.
+        let members = device.members();
+        let kind = |device: &Device| (device.info().backend, device.info().description.clone());
+        let is_shared = PackedPairs::takes(options.metric.summed())
+            && members.iter().all(|member| kind(member) == kind(device));
+        let device = if is_shared { device } else { &members[0] };
         let each = Each {
             needs: &|reader| Self::needs(from_ref(reader), options, &planned, beside),
-            start: &|reader| Self::new(from_ref(reader), reader.variants(), options, &added),
-            add: &mut |adding: &mut Self, reader, panel, stats| match side {
+            start: &|reader| Self::new(&reader.device, from_ref(reader), reader.all, options, &added),
+            add: &|adding: &mut Self, reader, panel, stats| match side {
                 None => adding.add(reader, panel, &panel.rows, stats),
                 Some(_) => reader
                     .steps(&panel.rows)
                     .try_for_each(|rows| adding.add(reader, panel, &rows, &stats[panel.places(&rows)])),
             },
+            join: &Self::join,
         };
         let wanted = Wanted::default().sums_of_pairs().more_passes(passes);
-        Cohort::load_with(genotypes, device, &wanted, run, each)
+        Cohort::load_with(genotypes, device, &wanted, run, &each)
     }
 
-    /// Creates empty sums for `pairs` of the samples of one or two readers, and for `variants` variants that are added later. The samples
+    /// Adds the sums over other variants that another member of a group made.
+    pub(super) fn join(&mut self, other: Self) -> Result<()> {
+        self.variants.totals.merge(&other.variants.totals);
+        match (&mut self.pairs, other.pairs) {
+            (Pairs::Packed(own), Pairs::Packed(other)) => own.join(*other),
+            _ => unreachable!("members should add whole numbers"),
+        }
+    }
+
+    /// Creates empty sums on a device for `pairs` of the samples of one or two readers, and for `variants` variants that are added later. The samples
     /// of a second reader come first. Sums in f32 are for all pairs.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
     pub(super) fn new(
+        device: &Device,
         readers: &[Reader],
         variants: u64,
         options: &DistanceOptions,
         pairs: &ColumnPairs,
     ) -> Result<Self> {
-        let (device, metric, missing) = (&readers[0].device, options.metric.summed(), options.missing_rule());
+        let (metric, missing) = (options.metric.summed(), options.missing_rule());
         let pairs = if is_packed(readers, options) {
             let samples = readers.iter().map(Reader::samples).sum();
             device.prepare(PackedPairs::programs(device, samples, variants))?;

@@ -5,11 +5,15 @@ use std::{iter, ops::Range, slice::from_ref};
 use teatime::{
     Device, Error, Needs, Result, Run, Status,
     distance::{ColumnPairs, Distances as Found, PackedDiagonal, PackedPairs},
-    linalg::{Matrix, Pass},
+    linalg::Matrix,
 };
 
 use super::{DistanceFacts, DistanceOptions, adding::Accumulator, alleles::Several, are_packed};
-use crate::{cohort::Cohort, source::Genotypes, to_usize};
+use crate::{
+    cohort::{Cohort, each::EachStep},
+    source::Genotypes,
+    to_usize,
+};
 
 const OP: &str = "distance bands";
 
@@ -66,7 +70,8 @@ impl DistanceBands {
     ///
     /// # Cost
     /// A pass of 64 products a variant and sample. A band of w of n samples takes 16 w n bytes on the host and on the
-    /// device, and about the same share of operations as it has of the distances of [`distances`](super::distances()).
+    /// device, and about the same share of operations as it has of the distances of [`distances`](super::distances()). Genotypes that stay on the
+    /// members of a [group](Device::group) are passed over by all of them.
     ///
     /// # Errors
     /// [`Error::Argument`] for a metric that [`PackedPairs`] does not take, dosages that two bits do not hold, variants of
@@ -145,8 +150,8 @@ impl DistanceBands {
         while let Some(tiles) = self.next(&is_done, done, most) {
             let bands = iter::successors(Some(tiles.clone()), |band| self.next(&is_done, band.end, most));
             let passes = pass.saturating_add(u32::try_from(bands.count()).unwrap_or(u32::MAX));
-            let told = Pass::new(run, Status::new(pass, passes, self.cohort.reader.variants()));
-            match self.band(self.samples_of(&tiles), &told) {
+            let status = Status::new(pass, passes, self.cohort.reader.variants());
+            match self.band(self.samples_of(&tiles), (run, status)) {
                 Err(Error::OutOfMemory { .. }) if tiles.end - tiles.start > 1 => {
                     most = (tiles.end - tiles.start) / 2;
                 }
@@ -192,19 +197,29 @@ impl DistanceBands {
     fn needs(&self, own: Range<u64>) -> Needs {
         let reader = &self.cohort.reader;
         let band = ColumnPairs::Band(reader.samples(), own);
-        Accumulator::needs(from_ref(reader), &self.facts.options, &band, self.beside)
+        let needs = Accumulator::needs(from_ref(reader), &self.facts.options, &band, self.beside);
+        // Each member has sums of its own, before they are joined.
+        match self.cohort.memory.shared {
+            true => needs.on(&reader.device) * self.cohort.devices() as u64,
+            false => needs,
+        }
     }
 
-    fn band(&self, own: Range<u64>, pass: &Pass<'_>) -> Result<DistanceBand> {
+    fn band(&self, own: Range<u64>, pass: (&Run, Status)) -> Result<DistanceBand> {
         let (reader, DistanceFacts { options, counts, .. }) = (&self.cohort.reader, &self.facts);
         let Found { mut distances, shared, .. } =
             self.cohort.with_room(self.needs(own.clone()), &mut |reading| {
                 let band = ColumnPairs::Band(reader.samples(), own.clone());
-                let mut adding = Accumulator::new(from_ref(reader), reader.variants(), options, &band)?;
-                self.cohort.each_step(pass, reading, &mut |panel, rows, stats| {
-                    adding.add(reader, panel, rows, stats)
-                })?;
-                adding.finish(Some(&self.diagonal))
+                let each = EachStep {
+                    start: &|device| {
+                        Accumulator::new(device, from_ref(reader), reader.variants(), options, &band)
+                    },
+                    add: &|adding: &mut Accumulator, panel, rows, stats| {
+                        adding.add(reader, panel, rows, stats)
+                    },
+                    join: &Accumulator::join,
+                };
+                self.cohort.add_up(pass, reading, &each)?.finish(Some(&self.diagonal))
             })?;
         options.finish(&mut distances, shared.as_ref(), counts, reader.genotypes.ploidy());
         Ok(DistanceBand { own, matrix: distances, shared })

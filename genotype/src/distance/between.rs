@@ -118,7 +118,7 @@ impl Work<'_> {
             let readings = plan(&memory, &readers, needs)?;
             let adding = match &mut adding {
                 Some(adding) => adding,
-                none => none.insert(Accumulator::new(&readers, variants, self.options, &pairs)?),
+                none => none.insert(Accumulator::new(self.device, &readers, variants, self.options, &pairs)?),
             };
             let pass = Pass::new(run, Status::new(number, passes, readers[0].variants()));
             let rows = readers[0].whole_panel(readings[0]);
@@ -145,6 +145,7 @@ impl Work<'_> {
             counts: adding.variants.counts(OP)?,
             merged: true,
             options: *self.options,
+            devices: 1,
             digest: digested,
             memory: memory.budget(),
             stats,

@@ -110,6 +110,8 @@ pub struct DistanceFacts {
     pub merged: bool,
     /// The options that were given.
     pub options: DistanceOptions,
+    /// The number of members of a [group](Device::group) that shared the work.
+    pub devices: usize,
     /// The 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian. For two
     /// matrices, it is over both sums in the order of reading.
     pub digest: u64,
@@ -128,8 +130,9 @@ impl DistanceFacts {
         multiallelic: u64,
         merged: bool,
     ) -> Self {
-        let (options, digest, memory, stats) = (*options, cohort.digest(), cohort.memory(), cohort.stats());
-        Self { others: None, counts, multiallelic, merged, options, digest, memory, stats }
+        let (options, devices) = (*options, cohort.devices());
+        let (digest, memory, stats) = (cohort.digest(), cohort.memory(), cohort.stats());
+        Self { others: None, counts, multiallelic, merged, options, devices, digest, memory, stats }
     }
 }
 
@@ -198,6 +201,9 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 /// alternate alleles, and one pass over them follows for each allele. Each pair takes 8 bytes on the host and 4
 /// on the device, and as many again for missing calls; in f32, 8 on the device and 16 on the host for each term. A tree
 /// takes 4 samples² bytes more on the host, and time in proportion to samples² on one thread, which cannot be cancelled.
+///
+/// Each member of a [group](Device::group) of one kind adds up whole numbers over some of the variants of one matrix, if two bits hold a call and
+/// parts of the memory do. Otherwise, and for two matrices, the first device computes.
 ///
 /// Two matrices are read at the same time, in chunks with variants that both have. Variants that `with` has in another order take a further
 /// pass. Each pair takes 8 bytes on the device.

@@ -7,12 +7,15 @@ use std::sync::{Arc, OnceLock};
 use teatime::{
     Device, Error, Progress, Run, Status, assert_err,
     linalg::Stop,
-    openings::emulated::{device, loaded, lose, memory},
+    openings::emulated::{device, fail_allocation, loaded, lose, memory},
     random::philox,
     store::MemoryArray,
 };
 
-use crate::{Genotypes, Method, PcaOptions, Scaler, pca};
+use crate::{
+    DistanceOptions, Genotypes, Method, PcaOptions, Scaler, distances, pca,
+    tests::{bits, pair_bits},
+};
 
 const MIB: u64 = 1 << 20;
 
@@ -70,6 +73,44 @@ fn a_lost_device_says_so_in_a_long_call() {
     let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
     assert_err!(pca(&genotypes(20_000, 100), &device, &options, &Run::default()), Error::DeviceLost { .. });
     assert!(matches!(device.synchronize(), Err(Error::DeviceLost { .. })));
+}
+
+/// A member whose allocation fails is tried with less memory, or hands its variants on; a lost one is named. The other stays usable.
+#[test]
+fn each_member_of_a_group_may_fail() {
+    const UNAVAILABLE: i32 = 46;
+    let genotypes = genotypes(9000, 60).dosages_are_bounded(true);
+    let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
+    let open = |first: usize| Device::group(&[device(first), device(first + 1)]).unwrap();
+    let solve = |device: &Device| pca(&genotypes, device, &options, &Run::default());
+    let (group, mut failed) = (open(30), 0);
+    let expected = bits(&solve(&group).unwrap());
+    for (member, nth) in [30, 31].into_iter().flat_map(|member| [1, 2, 5, 13, 34].map(|nth| (member, nth))) {
+        fail_allocation(member, nth);
+        match solve(&group) {
+            Ok(found) => assert_eq!(bits(&found), expected, "{member} {nth}"),
+            Err(Error::OutOfMemory { .. }) => failed += 1,
+            Err(error) => panic!("{member} {nth}: {error}"),
+        }
+        fail_allocation(member, 0);
+        assert_eq!(bits(&solve(&group).unwrap()), expected, "{member} {nth}");
+    }
+    assert!(failed < 10, "{failed}");
+    let apart = |device: &Device| {
+        let found = distances(&genotypes, device, &DistanceOptions::default(), &Run::default()).unwrap();
+        (pair_bits(&found.matrix, &found.shared), found.facts.devices)
+    };
+    let (shared, count) = apart(&group);
+    assert!(count == 2 && shared == apart(&Device::cpu()).0);
+    // A lost device stays lost, so each case has devices of its own.
+    for (case, launches) in [0, 3, 12, 0, 3, 12].into_iter().enumerate() {
+        let (first, lost) = (40 + 2 * case, case / 3);
+        let group = open(first);
+        lose(i32::try_from(first + lost).unwrap(), launches, UNAVAILABLE);
+        assert_err!(solve(&group), Error::DeviceLost { .. });
+        let other = &group.members()[1 - lost];
+        assert_eq!(bits(&solve(other).unwrap()), expected, "{lost} {launches}");
+    }
 }
 
 #[test]

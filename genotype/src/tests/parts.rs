@@ -126,6 +126,11 @@ fn parts_merged_in_any_order_are_the_whole() {
     ] {
         let asked = Asked::new(genotypes.variants(), method, missing, 2);
         let (whole, at_once) = (asked.whole(&genotypes), merged(asked.parts(&genotypes, 1), 0));
+        // The members of a group read parts of a part.
+        let group = Device::open("cpu,cpu,cpu").unwrap();
+        let rows = 0..genotypes.variants();
+        let part = Cohort::part(&genotypes, rows, &group, &asked.wanted(), &Run::default()).unwrap();
+        assert!(part == at_once && group.members().iter().all(|member| member.peak_bytes() > 0));
         for count in [1, 2, 3, 7] {
             let parts = asked.parts(&genotypes, count);
             assert_eq!(parts.len() as u64, count);

@@ -60,6 +60,18 @@ impl ColumnMoments {
         sums.add(packed, &absent)
     }
 
+    /// Adds sums over other rows for the same pairs, which stay on their device.
+    pub(super) fn join(&mut self, other: Self) -> Result<()> {
+        self.codes.join(other.codes)?;
+        match (&mut self.absent, other.absent) {
+            (Some(own), Some(other)) => own.join(other),
+            (own, other) => {
+                *own = own.take().or(other);
+                Ok(())
+            }
+        }
+    }
+
     /// Returns the sums on the host. Waits. `squares` are the products of each column with itself.
     pub(super) fn finish(self, squares: &[i64]) -> Result<Moments> {
         let codes = self.codes.finish(|_, sum| sum as f64)?.data().to_vec();

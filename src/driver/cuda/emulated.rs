@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-pub use cuda_emulator::control::{lose, memory};
+pub use cuda_emulator::control::{fail_allocation, lose, memory};
 
 use super::select;
 use crate::{Device, DeviceOptions, kernels::KERNELS};

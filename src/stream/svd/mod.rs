@@ -18,7 +18,7 @@ use crate::linalg::randomized_svd;
 use crate::{
     Budget, ChunkedArray, Device, Error, Real, Result, Run, StoredType, Tensor,
     extent::blocks,
-    linalg::{Checkpoint, LinearMap, Matrix, RightSvd, SvdOptions, TruncatedSvd, left_vectors},
+    linalg::{Checkpoint, GroupMatrix, LinearMap, Matrix, RightSvd, SvdOptions, TruncatedSvd, left_vectors},
 };
 
 const OP: &str = "svd_stored";
@@ -149,6 +149,8 @@ pub struct StoredSvd {
     pub passes: u32,
     /// The number of these passes whose products a [checkpoint](svd_stored_with_checkpoint) had, so that they were not made again.
     pub found: u32,
+    /// The number of members of a [group](Device::group) that shared the work: 1 by QR, which the first device computes.
+    pub devices: usize,
     /// The budget that was planned with.
     pub memory: Budget,
     center: Center,
@@ -181,7 +183,7 @@ impl std::fmt::Debug for Vectors {
 
 /// A matrix that is multiplied.
 enum Source {
-    Stored(Box<StoredMatrix>),
+    Stored(Box<GroupMatrix<StoredMatrix>>),
     OnDevice(Box<dyn LinearMap + Send + Sync>),
 }
 
@@ -284,9 +286,13 @@ fn blocks_of<R: Real>(vectors: &Tensor<R>, sink: &mut Sink<'_>) -> Result<()> {
 ///
 /// The Gram matrix of the rows of a matrix that has fewer of them than columns is added up over blocks of 1,024 columns or more.
 ///
+/// Each member of a [group](Device::group) multiplies some of the rows, or of the columns for a Gram matrix of the rows: those that stay on it,
+/// or those that it reads in each pass. Sums of the members are added in their order, so the last bits of values and vectors depend on the
+/// number of members. Means, variances and QR do not, which the first device computes. Left vectors take one more pass.
+///
 /// # Errors
-/// [`Error::Argument`] for more components than m or n, for `scale` with [`Center::Both`], for an option of the iteration out of range, and for
-/// squares beyond f64; [`Error::Shape`] for arrays that are no matrices or of different columns; [`Error::Store`] with the number and the
+/// [`Error::Argument`] for more components than m or n, for `scale` with [`Center::Both`], for an option of the iteration out of range, for
+/// squares beyond f64, and for a group of devices of different kinds; [`Error::Shape`] for arrays that are no matrices or of different columns; [`Error::Store`] with the number and the
 /// first place of elements that are NaN, unless [`missing_mean`](StoredSvdOptions::missing_mean) replaces them, and for a column with no
 /// other; [`Error::NoF64`] for an array of f64 on a device that does not compute in it, unless [`narrow`](StoredSvdOptions::narrow) is set;
 /// [`Error::Chunk`] for what cannot be read, and for infinity; [`Error::Budget`] with the least that would do; [`Error::Cancelled`].
@@ -317,7 +323,8 @@ pub fn svd_stored(
 }
 
 /// Works as [`svd_stored`], and puts the product of each pass of the iteration at `checkpoint`, or takes it from there: a call that is stopped or
-/// killed at any time is continued by the same call, to the same bits, on any number of threads. The first pass, for means, is made again.
+/// killed at any time is continued by the same call, to the same bits, on any number of threads and the same number of devices. The first pass,
+/// for means, is made again.
 ///
 /// Centring, scaling and a digest of the moments of columns and rows are added to the [properties](Checkpoint::property). The moments do not tell
 /// whether rows have changed places, so the caller adds what does, such as paths and times of change. Exact methods leave the checkpoint alone.
@@ -352,6 +359,7 @@ fn decompose(
         let why = "standard deviations of a matrix whose rows and columns are both centred";
         return Err(Error::argument(OP, "scale", why));
     }
+    device.has_one_kind(OP)?;
     let has = |types: &[StoredType]| arrays.iter().any(|array| types.contains(&array.dtype()));
     let integers = [StoredType::I32, StoredType::U32, StoredType::I64, StoredType::U64];
     let is_f64 = !options.narrow && has(&[StoredType::F64]);
@@ -393,6 +401,7 @@ fn decompose(
         readings: passes + readings,
         passes: made,
         found: resumed,
+        devices: if route == SvdRoute::Qr { 1 } else { device.members().len() },
         memory: planned,
         center: options.center,
         stats,

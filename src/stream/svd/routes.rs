@@ -10,7 +10,7 @@ use crate::{
     ChunkedArray, Device, Error, Needs, Real, Result, Run, Status, StoredType,
     extent::to_usize,
     linalg::{
-        Checkpoint, LinearMap, Pass, RightSvd, SignRule, Stop, TruncatedSvd,
+        Checkpoint, GroupMatrix, LinearMap, Pass, RightSvd, SignRule, Stop, TruncatedSvd,
         gram_svd::gram_svd_of,
         gram_svd_seconds,
         qr::MAX_COLUMNS,
@@ -68,7 +68,8 @@ impl Job<'_> {
         let (vectors, readings, stats) = match (route, self.in_f64) {
             (SvdRoute::Gram, _) => self.by_gram()?,
             (SvdRoute::KrylovStreamed, _) => {
-                let matrix = self.matrix(false)?.keeping(&measure.plan);
+                // Members read plans of their own, which share no chunks with that of the moments.
+                let matrix = self.matrix(false)?.keeping(&measure.plan).by_member()?;
                 let svd = self.iterate(&matrix, self.run)?;
                 let readings = svd.passes - svd.found;
                 if svd.has_image() || !self.options.svd.left {
@@ -86,7 +87,7 @@ impl Job<'_> {
 
     /// Returns the host memory that the passes leave for chunks that are kept between them.
     pub(super) fn room(&self, route: SvdRoute, run: &Run) -> Result<u64> {
-        if route != SvdRoute::KrylovStreamed || self.k == 0 {
+        if route != SvdRoute::KrylovStreamed || self.k == 0 || self.device.members().len() > 1 {
             return Ok(0);
         }
         let (matrix, svd) = (self.matrix(false)?, &self.options.svd);
@@ -105,15 +106,20 @@ impl Job<'_> {
         StoredMatrix::converted(self.arrays.to_vec(), convert, self.in_f64, is_transposed, self.device)
     }
 
-    /// Returns the matrix whose columns are of the shorter side.
-    fn tall(&self) -> Result<StoredMatrix> {
-        self.matrix(self.shape[0] < self.shape[1])
+    /// Returns the matrix whose columns are of the shorter side, its rows divided among the members of the group.
+    fn tall(&self) -> Result<GroupMatrix<StoredMatrix>> {
+        self.matrix(self.shape[0] < self.shape[1])?.by_member()
     }
 
     /// Returns the bytes of the matrix on the device.
     fn bytes(&self) -> u64 {
         let [m, n] = self.shape;
         m.saturating_mul(n).saturating_mul(if self.in_f64 { 8 } else { 4 })
+    }
+
+    /// Returns the memory of a matrix whose rows stay on the members.
+    fn resident(&self, matrix: &GroupMatrix<StoredMatrix>) -> Needs {
+        self.device.members_need(Needs::device(matrix.bytes_of_part()))
     }
 
     /// Chooses the way, and says why.
@@ -123,26 +129,27 @@ impl Job<'_> {
     pub(super) fn choose(&self, measure: &Measure<'_>) -> Result<(SvdRoute, String)> {
         let ([m, n], short) = (self.shape, self.shape[0].min(self.shape[1]));
         let (l, k) = ((self.options.svd.block(self.k) as u64).min(n), self.k as u64);
-        let (matrix, tall, square) = (self.matrix(false)?, self.tall()?, short.saturating_mul(short));
+        let (alone, tall, square) = (self.matrix(false)?, self.tall()?, short.saturating_mul(short));
         let fit =
             |needs: Needs| self.run.memory.fit(self.device, needs.max(measure.needs()) + measure.kept());
         let gram_fits = fit(tall.gram_needs().max(tall.needs(k)).max(Needs::host(32) * square));
-        let is_one_buffer = self.bytes() <= self.device.limits().buffer;
+        let fits_buffer = |bytes: u64| bytes <= self.device.limits().buffer;
         // QR holds three matrices, and one of a wide matrix's transpose.
         let held = Needs::device(self.bytes()) * if m < n { 4 } else { 3 };
-        let can_qr = is_one_buffer && short <= MAX_COLUMNS;
-        let qr_fits = can_qr.then(|| fit(held + Needs::host(80) * square + matrix.needs(0)));
+        let can_qr = fits_buffer(self.bytes()) && short <= MAX_COLUMNS;
+        let qr_fits = can_qr.then(|| fit(held + Needs::host(80) * square + alone.needs(0)));
         let has_qr = matches!(qr_fits, Some(Ok(_)));
         let or_of_qr = |error: Error| match qr_fits {
             Some(Err(qr)) => error.or_of_less_memory(qr),
             _ => error,
         };
         let home = if self.device.limits().f64 { self.device.clone() } else { self.device.host()? };
+        let matrix = alone.by_member()?;
         let least = least_basis(to_usize(n), self.k, to_usize(l)).on(&home) + matrix.needs(l);
         let is_saved = u64::from(self.checkpoint.is_some());
         let least = least + copies(&home, to_usize(n), to_usize(l)) * 2 * is_saved;
         let iteration_fits = fit(least);
-        let stays = is_one_buffer && fit(Needs::device(self.bytes()) + least).is_ok();
+        let stays = fits_buffer(matrix.bytes_of_part()) && fit(self.resident(&matrix) + least).is_ok();
         let krylov = if stays { SvdRoute::KrylovOnDevice } else { SvdRoute::KrylovStreamed };
 
         let Costs { qr, gram, iteration, passes } = self.costs(stays);
@@ -206,12 +213,11 @@ impl Job<'_> {
     }
 
     fn on_device<R: Real>(&self) -> Result<(Vectors, u32, StreamStats)> {
-        let matrix = self.matrix(false)?;
-        let memory = self.run.memory.fit(self.device, Needs::device(self.bytes()))?;
-        let run = self.run.clone().memory(memory);
-        let tensor = matrix.load::<R>(&run)?;
-        let svd = self.iterate(&tensor, &run)?;
-        Ok((Vectors::of_map(svd, Source::OnDevice(Box::new(tensor))), 1, matrix.stats()))
+        let matrix = self.matrix(false)?.by_member()?;
+        let run = self.run.clone().memory(self.run.memory.fit(self.device, self.resident(&matrix))?);
+        let tensors = matrix.load::<R>(&run)?;
+        let svd = self.iterate(&tensors, &run)?;
+        Ok((Vectors::of_map(svd, Source::OnDevice(Box::new(tensors))), 1, matrix.stats()))
     }
 
     /// Finds the components of a map by the iteration.
@@ -224,7 +230,8 @@ impl Job<'_> {
             .clone()
             .property("center", format!("{:?}", options.center).to_lowercase())
             .property("scale", options.scale)
-            .property("means and deviations", format!("{:016x}", self.convert.digest()));
+            .property("means and deviations", format!("{:016x}", self.convert.digest()))
+            .property("devices", self.device.members().len());
         randomized_svd_with_checkpoint(map, self.k, &options.svd, &checkpoint, run)
     }
 

@@ -6,7 +6,7 @@ use teatime::{
 };
 
 use super::*;
-use crate::to_usize;
+use crate::{Residency, to_usize};
 
 const SIDE: u64 = 64;
 
@@ -80,8 +80,13 @@ fn chunked(dosages: &[i8], samples: u64, number: usize) -> Genotypes {
 }
 
 /// Returns the end of each band's samples, and checks that their distances are those of the whole matrix.
-fn check_bands(genotypes: &Genotypes, options: &DistanceOptions, run: &Run) -> Result<Vec<u64>> {
-    let bands = DistanceBands::new(genotypes, cpu(), options, SIDE, run)?;
+fn check_bands(
+    genotypes: &Genotypes,
+    device: &Device,
+    options: &DistanceOptions,
+    run: &Run,
+) -> Result<Vec<u64>> {
+    let bands = DistanceBands::new(genotypes, device, options, SIDE, run)?;
     let all = compute(genotypes, options);
     let (facts, n) = (bands.facts(), genotypes.samples());
     assert_eq!((bands.has_shared(), facts.digest), (all.shared.is_some(), all.facts.digest));
@@ -166,7 +171,7 @@ fn every_way_gives_the_bits_of_the_matrix() {
                 assert_eq!(bands.is_some_and(|bands| bands > 2), exact, "{options:?}");
                 assert_eq!(check_nearest(&stores[2], &options, 299, &Run::default()), exact.then_some(1));
                 if exact {
-                    let (_, ends) = least(|run| check_bands(&stores[2], &options, run));
+                    let (_, ends) = least(|run| check_bands(&stores[2], cpu(), &options, run));
                     assert!(ends.len() > 2, "{options:?}: {ends:?}");
                 }
             }
@@ -246,8 +251,8 @@ fn panels_of_different_lengths() {
 #[test]
 fn bands_are_as_wide_as_memory_allows() {
     let (genotypes, options) = (chunked(&dosages(150, 700), 700, 0), DistanceOptions::default());
-    let (minimum, narrow) = least(|run| check_bands(&genotypes, &options, run));
-    let ends = |host| check_bands(&genotypes, &options, &within(host)).unwrap();
+    let (minimum, narrow) = least(|run| check_bands(&genotypes, cpu(), &options, run));
+    let ends = |host| check_bands(&genotypes, cpu(), &options, &within(host)).unwrap();
     assert!(narrow.len() > 4 && narrow[0] == SIDE, "{narrow:?}");
     let wider = ends(minimum + 2 * 16 * 700 * 128);
     assert!(wider[0] > SIDE && wider[0].is_multiple_of(SIDE) && wider.len() < narrow.len(), "{wider:?}");
@@ -278,4 +283,75 @@ fn passes_of_bands_are_told_and_cancelled() {
     let case = Case::new(&dosages(200, 17), [9, 8], 2);
     let stores = case.stores(chunked);
     assert_err!(distances(case.pairs(&stores), cpu(), &options, &run), Error::Cancelled);
+}
+
+/// Each member of a group adds up some of the variants, of calls with several alleles too. Distances, bands and the nearest have the bits of one
+/// device, also with the least memory, where the first device may be alone.
+#[test]
+fn groups_give_the_bits_of_one_device() {
+    let complete: Vec<i8> = dosages(9000, 70).iter().map(|x| *x.max(&0)).collect();
+    // Only the last member meets missing calls.
+    let mut late = complete.clone();
+    late.iter_mut().skip(8500 * 70).step_by(9).for_each(|x| *x = -1);
+    let calls = Calls::of_many_alleles(9000, 20, 2).stored();
+    let of_calls = [SampleMetric::Ibs, SampleMetric::IbsOfAlleles, SampleMetric::Of(Metric::Euclidean)];
+    for (genotypes, metrics) in [
+        (memory(&dosages(9000, 70), &[9000, 70], &[500, 70]), &METRICS[..]),
+        (memory(&complete, &[9000, 70], &[500, 70]), &METRICS[2..6]),
+        (memory(&late, &[9000, 70], &[500, 70]), &METRICS[2..7]),
+        (calls, &of_calls),
+    ] {
+        for (metric, missing) in
+            metrics.iter().flat_map(|metric| [(*metric, None), (*metric, Some(Missing::Propagate))])
+        {
+            let options = DistanceOptions { missing, ..options(metric) };
+            let options = options.filter(VariantFilter { min_maf: 0.2, max_missing: 0.3 });
+            let one = compute(&genotypes, &options);
+            for names in ["cpu,cpu", "cpu,cpu,cpu,cpu,cpu"] {
+                let group = Device::open(names).unwrap();
+                let of = |run: &Run| distances(&genotypes, &group, &options, run);
+                let (found, (_, within_least)) = (of(&Run::default()).unwrap(), least(of));
+                // Five members have three blocks.
+                let count = group.members().len().min(3);
+                assert_eq!(found.facts.devices, count, "{options:?}");
+                for found in [&found, &within_least] {
+                    assert!(
+                        pair_bits(&found.matrix, &found.shared) == pair_bits(&one.matrix, &one.shared),
+                        "{options:?}"
+                    );
+                    let facts = |facts: &DistanceFacts| (facts.counts, facts.digest, facts.multiallelic);
+                    assert_eq!(facts(&found.facts), facts(&one.facts), "{options:?}");
+                }
+                let nearest = |device: &Device| {
+                    let found = sample_neighbors(&genotypes, device, &options, 5, &Run::default()).unwrap();
+                    let distances = found.nearest.distances.data().iter().map(|x| x.to_bits());
+                    (found.nearest.indices, distances.collect::<Vec<_>>(), found.undefined, found.bands)
+                };
+                assert!(nearest(&group) == nearest(cpu()), "{options:?}");
+            }
+        }
+    }
+    // The genotypes stay on the members, which pass over them for each band.
+    let genotypes = memory(&dosages(9000, 300), &[9000, 300], &[500, 300]);
+    let group = Device::open("cpu,cpu").unwrap();
+    let options = options(SampleMetric::Of(Metric::Correlation));
+    let bands = DistanceBands::new(&genotypes, &group, &options, SIDE, &Run::default()).unwrap();
+    assert_eq!((bands.facts().devices, bands.cohort.residency()), (2, Residency::Device));
+    let launches = || group.members().iter().map(|member| member.traffic().launches).collect::<Vec<_>>();
+    let before = launches();
+    bands.each(&Run::default(), &|_| false, &mut |_| Ok(())).unwrap();
+    assert!(launches().iter().zip(before).all(|(now, before)| *now > before));
+    let (_, ends) = least(|run| check_bands(&genotypes, &group, &options, run));
+    assert!(ends.len() > 2, "{ends:?}");
+    assert_eq!(check_bands(&genotypes, &group, &options, &Run::default()).unwrap().last(), Some(&300));
+}
+
+/// A metric in f32 is computed on the first device.
+#[test]
+fn sums_that_are_rounded_are_of_one_device() {
+    let genotypes = memory(&dosages(9000, 20), &[9000, 20], &[500, 20]).dosages_are_bounded(true);
+    let options = options(SampleMetric::Of(Metric::Canberra));
+    let (one, group) = (compute(&genotypes, &options), Device::open("cpu,cpu").unwrap());
+    let found = distances(&genotypes, &group, &options, &Run::default()).unwrap();
+    assert_eq!((found.facts.devices, found.matrix == one.matrix), (1, true));
 }

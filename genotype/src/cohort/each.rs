@@ -1,0 +1,108 @@
+//! Work that passes do on panels: on one device, or on each member of a group, whose results are joined.
+
+use std::{ops::Range, time::Instant};
+
+use teatime::{
+    Device, Result, Run, Status,
+    linalg::{Pass, Stats},
+    packed::{PackedMatrix, Panel},
+};
+
+use super::{
+    Cohort, lock,
+    plan::{LoadPlan, NeedsBeside},
+};
+use crate::reader::{Reader, Reading};
+
+/// The work that a pass does besides loading: the memory that it takes, its start over no variants, the addition of a panel with the sums of its
+/// rows, and the addition of what another member of a group made of other variants. `add` keeps state only in the result of `start`, since
+/// everything starts again if the device is full.
+pub(crate) struct Each<'a, T> {
+    pub(crate) needs: &'a NeedsBeside<'a>,
+    pub(crate) start: &'a (dyn Fn(&Reader) -> Result<T> + Sync),
+    pub(crate) add: &'a AddPanel<'a, T>,
+    pub(crate) join: &'a Join<'a, T>,
+}
+
+/// The work of a later pass, on one device: its start over no variants, the addition of some rows of a panel with their sums, and the addition of
+/// what another member of a group made of other variants.
+pub(crate) struct EachStep<'a, T> {
+    pub(crate) start: &'a (dyn Fn(&Device) -> Result<T> + Sync),
+    pub(crate) add: &'a (dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync),
+    pub(crate) join: &'a Join<'a, T>,
+}
+
+/// A function that adds the second to the first.
+type Join<'a, T> = dyn Fn(&mut T, T) -> Result<()> + Sync + 'a;
+
+/// Joins what the members of a group made, at least one.
+pub(super) fn joined<T>(made: Vec<T>, join: &Join<'_, T>) -> Result<T> {
+    let mut made = made.into_iter();
+    let Some(mut all) = made.next() else { unreachable!("a group should have a member") };
+    made.try_for_each(|other| join(&mut all, other))?;
+    Ok(all)
+}
+
+/// A function that adds a panel with the sums of its rows.
+type AddPanel<'a, T> = dyn Fn(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + Sync + 'a;
+
+/// The result that a pass makes of its panels, and the panels that stay.
+pub(super) struct Making<'a, T> {
+    plan: &'a LoadPlan,
+    each: &'a Each<'a, T>,
+    /// It is started at the first panel, while the next panels are read.
+    made: Option<T>,
+    kept: Option<PackedMatrix>,
+}
+
+impl<'a, T> Making<'a, T> {
+    pub(super) fn new(plan: &'a LoadPlan, each: &'a Each<'a, T>) -> Self {
+        Self { plan, each, made: None, kept: plan.place() }
+    }
+
+    pub(super) fn add(&mut self, panel: Panel, stats: &[Stats]) -> Result<()> {
+        let made = match &mut self.made {
+            Some(made) => made,
+            none => none.insert((self.each.start)(&self.plan.reader)?),
+        };
+        (self.each.add)(made, &self.plan.reader, &panel, stats)?;
+        self.kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
+    }
+
+    pub(super) fn finish(mut self) -> Result<(T, Option<PackedMatrix>)> {
+        self.kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
+        let made = self.made.map_or_else(|| (self.each.start)(&self.plan.reader), Ok)?;
+        Ok((made, self.kept))
+    }
+}
+
+impl Cohort {
+    /// Makes a pass that adds the rows of all panels, with their sums, to what `each` starts. If genotypes stay on the members of a group, each of
+    /// these adds up its own, and they are joined.
+    pub(crate) fn add_up<T: Send>(
+        &self,
+        (run, status): (&Run, Status),
+        reading: Reading,
+        each: &EachStep<'_, T>,
+    ) -> Result<T> {
+        let add = |made: &mut T, panel: &Panel| {
+            let mut steps = self.reader.steps(&panel.rows);
+            steps.try_for_each(|rows| (each.add)(made, panel, &rows, &self.stats_of(&rows)))
+        };
+        let place = self.place();
+        let Some(kept) = place.kept.as_ref().filter(|_| self.devices > 1) else {
+            let mut made = (each.start)(self.device())?;
+            let pass = Pass::new(run, status);
+            self.each_panel(&pass, reading, &mut |panel| add(&mut made, panel))?;
+            return Ok(made);
+        };
+        let (passes, started) = (kept.passes(), Instant::now());
+        let made = kept.device().each_member(run, self.reader.variants(), |i, device, run| {
+            let mut made = (each.start)(device)?;
+            passes[i](&Pass::new(run, status), &mut |panel| add(&mut made, panel))?;
+            Ok(made)
+        })?;
+        lock(&self.stats).compute += started.elapsed();
+        joined(made, each.join)
+    }
+}
