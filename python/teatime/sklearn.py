@@ -34,6 +34,8 @@ _Array = NDArray[Any]
 _FLOATS = (np.float64, np.float32)
 #: The solvers that find all components, of which the first are kept. Others find some, by iteration.
 _EXACT = ("full", "covariance_eigh")
+#: The residuals at which arpack ends. In float32, where products are less exact, the iteration ends at their rounding.
+_LEAST = 1e-12
 
 
 class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -105,8 +107,8 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(f"n_components={k} must be strictly less than min(n_samples, n_features)={most} {by}")
         return int(k)
 
-    def _iteration(self, precision: float) -> dict[str, Any]:
-        """The arguments of the iteration, whose residuals are as small as rounding allows with ``arpack`` and a ``tol`` of 0."""
+    def _iteration(self) -> dict[str, Any]:
+        """The arguments of the iteration."""
         seed, (name, unset) = self.random_state, self._iterations
         if not (isinstance(seed, Integral) and seed >= 0):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
@@ -115,7 +117,7 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             tol = 0 if getattr(self, self._solver) == "arpack" else 1e-4
         n_iter = getattr(self, name)
         return {
-            "n_iter": None if n_iter == unset else n_iter, "n_oversamples": self.n_oversamples, "tol": float(tol) or precision,
+            "n_iter": None if n_iter == unset else n_iter, "n_oversamples": self.n_oversamples, "tol": float(tol) or _LEAST,
             "random_state": int(seed),
         }
 
@@ -124,7 +126,7 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if k in (None, min(x.shape)):
             _, s, vt = svd(x, device=self.device)
         else:
-            iteration = self._iteration(float(np.finfo(x.dtype).eps))
+            iteration = self._iteration()
             if solver == "arpack":
                 iteration["n_iter"] = None
             _, s, vt = truncated_svd(x, k, **iteration, device=self.device)
@@ -138,7 +140,7 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _decompose_stored(self, path: Any, k: int | None, center: bool) -> tuple[_Array, dict[str, Any]]:
         """The coordinates of a stored matrix along its ``k`` components, or all, which it keeps, and what else is known of it."""
-        options = svd_options(**self._iteration(float(np.finfo(np.float64).eps)), signs="v")
+        options = svd_options(**self._iteration(), signs="v")
         run = run_options(self.device, memory=self.memory)
         (u, s, vt), known = stored_svd(path, k, options, center=center, run=run, storage_options=self.storage_options)
         self.components_, self.singular_values_, self.n_features_in_ = vt, s, vt.shape[1]
@@ -162,11 +164,11 @@ class PCA(_Decomposition, decomposition.PCA):
         Whether :meth:`transform` divides each coordinate by its standard deviation.
     svd_solver
         ``"full"`` and ``"covariance_eigh"``, which are one here: all components by QR, of which the first are kept. ``"randomized"``: some,
-        by iteration. ``"arpack"``: the same until the residuals are no more than rounding. ``"auto"``: all, where there are at most 500
-        samples and features, or a share of the variance or 80 % of the components are asked for, else ``"randomized"``. Of a path it
-        is ``"auto"``, and the method is that which costs least.
+        by iteration. ``"arpack"``: the same, to a ``tol`` of 0. ``"auto"``: all, where there are at most 500 samples and features, or a share
+        of the variance or 80 % of the components are asked for, else ``"randomized"``. Of a path it is ``"auto"``, and the method is that
+        which costs least.
     tol
-        As in :func:`teatime.truncated_svd`; 0: rounding. None: 1e-4, and 0 by ``arpack``.
+        As in :func:`teatime.truncated_svd`; 0: 1e-12, or in float32 what rounding leaves. None: 1e-4, and 0 by ``arpack``.
     iterated_power, n_oversamples
         As ``n_iter`` and ``n_oversamples`` in :func:`teatime.truncated_svd`; by ``arpack``, iterations are not limited.
     random_state
