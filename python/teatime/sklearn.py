@@ -138,13 +138,14 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         signs = np.where(vt[np.arange(len(vt)), largest] < 0, -1, 1).astype(x.dtype)
         return s, vt * signs[:, np.newaxis]
 
-    def _decompose_stored(self, path: Any, k: int | None, center: bool) -> tuple[_Array, dict[str, Any]]:
-        """The coordinates of a stored matrix along its ``k`` components, or all, which it keeps, and what else is known of it."""
+    def _decompose_stored(self, path: Any, k: int | None, center: bool) -> tuple[_Array, _Array, _Array, dict[str, Any]]:
+        """The left vectors of a stored matrix times its ``k`` largest singular values, or all; these; the right vectors; and what else is
+        known of the matrix."""
         options = svd_options(**self._iteration(), signs="v")
         run = run_options(self.device, memory=self.memory)
         (u, s, vt), known = stored_svd(path, k, options, center=center, run=run, storage_options=self.storage_options)
-        self.components_, self.singular_values_, self.n_features_in_ = vt, s, vt.shape[1]
-        return u * s, known
+        self.n_features_in_ = vt.shape[1]
+        return u * s, s, vt, known
 
     def _explain(self, explained: _Array, total: float, dtype: np.dtype[Any]) -> None:
         """Keeps the variances along the components, and their shares of the total."""
@@ -226,11 +227,10 @@ class PCA(_Decomposition, decomposition.PCA):
         if is_path(X):
             # The shape is not known before the file is open, where too many components are refused.
             k = None if share or self.n_components is None else self._number(self.n_components, "randomized", np.inf)
-            along, known = self._decompose_stored(X, k, True)
+            along, s, vt, known = self._decompose_stored(X, k, True)
             if len(along) < 2:
                 raise ValueError(f"{X}: 1 sample, while a minimum of 2 is required")
-            total = known["total"] / (len(along) - 1)
-            self._found(known["means"].astype(along.dtype), len(along), total, self.singular_values_, self.components_, k)
+            self._found(known["means"].astype(along.dtype), len(along), known["total"] / (len(along) - 1), s, vt, k)
             along = along[:, : self.n_components_]
             return along / self._deviations() if self.whiten else along
         x = validate_data(self, X, dtype=_FLOATS, ensure_min_samples=2)
@@ -338,7 +338,8 @@ class TruncatedSVD(_Decomposition):
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
         self._check(X, ("randomized", "arpack"))
         if is_path(X):
-            along, known = self._decompose_stored(X, self._number(self.n_components, self.algorithm, np.inf), False)
+            k = self._number(self.n_components, self.algorithm, np.inf)
+            along, self.singular_values_, self.components_, known = self._decompose_stored(X, k, False)
             self._explain(along.var(axis=0, dtype=np.float64), float(known["variances"].sum()), along.dtype)
             return along
         x = validate_data(self, X, dtype=_FLOATS, ensure_min_features=2)
