@@ -165,9 +165,9 @@ class PCA(_Decomposition, decomposition.PCA):
         Whether :meth:`transform` divides each coordinate by its standard deviation.
     svd_solver
         ``"full"`` and ``"covariance_eigh"``, which are one here: all components by QR, of which the first are kept. ``"randomized"``: some,
-        by iteration. ``"arpack"``: the same, to a ``tol`` of 0. ``"auto"``: all, where there are at most 500 samples and features, or a share
-        of the variance or 80 % of the components are asked for, else ``"randomized"``. Of a path it is ``"auto"``, and the method is that
-        which costs least.
+        by iteration. ``"arpack"``: the same, to a ``tol`` of 0. ``"auto"``: all, where there are at most 500 samples and features, or a
+        share of the variance or 80 % of the components are asked for, else ``"randomized"``. Of a path it is ``"auto"``, and the method is
+        that which costs least.
     tol
         As in :func:`teatime.truncated_svd`; 0: 1e-12, or in float32 what rounding leaves. None: 1e-4, and 0 by ``arpack``.
     iterated_power, n_oversamples
