@@ -34,6 +34,8 @@ _Array = NDArray[Any]
 _FLOATS = (np.float64, np.float32)
 #: The solvers that find all components, of which the first are kept. Others find some, by iteration.
 _EXACT = ("full", "covariance_eigh")
+#: The residuals at which arpack ends. In float32, where products are less exact, the iteration ends at their rounding.
+_LEAST = 1e-12
 
 
 class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -105,8 +107,8 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             raise ValueError(f"n_components={k} must be strictly less than min(n_samples, n_features)={most} {by}")
         return int(k)
 
-    def _iteration(self, precision: float) -> dict[str, Any]:
-        """The arguments of the iteration, whose residuals are as small as rounding allows with ``arpack`` and a ``tol`` of 0."""
+    def _iteration(self) -> dict[str, Any]:
+        """The arguments of the iteration."""
         seed, (name, unset) = self.random_state, self._iterations
         if not (isinstance(seed, Integral) and seed >= 0):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
@@ -115,7 +117,7 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             tol = 0 if getattr(self, self._solver) == "arpack" else 1e-4
         n_iter = getattr(self, name)
         return {
-            "n_iter": None if n_iter == unset else n_iter, "n_oversamples": self.n_oversamples, "tol": float(tol) or precision,
+            "n_iter": None if n_iter == unset else n_iter, "n_oversamples": self.n_oversamples, "tol": float(tol) or _LEAST,
             "random_state": int(seed),
         }
 
@@ -124,7 +126,7 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if k in (None, min(x.shape)):
             _, s, vt = svd(x, device=self.device)
         else:
-            iteration = self._iteration(float(np.finfo(x.dtype).eps))
+            iteration = self._iteration()
             if solver == "arpack":
                 iteration["n_iter"] = None
             _, s, vt = truncated_svd(x, k, **iteration, device=self.device)
@@ -136,13 +138,14 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         signs = np.where(vt[np.arange(len(vt)), largest] < 0, -1, 1).astype(x.dtype)
         return s, vt * signs[:, np.newaxis]
 
-    def _decompose_stored(self, path: Any, k: int | None, center: bool) -> tuple[_Array, dict[str, Any]]:
-        """The coordinates of a stored matrix along its ``k`` components, or all, which it keeps, and what else is known of it."""
-        options = svd_options(**self._iteration(float(np.finfo(np.float64).eps)), signs="v")
+    def _decompose_stored(self, path: Any, k: int | None, center: bool) -> tuple[_Array, _Array, _Array, dict[str, Any]]:
+        """The left vectors of a stored matrix times its ``k`` largest singular values, or all; these; the right vectors; and what else is
+        known of the matrix."""
+        options = svd_options(**self._iteration(), signs="v")
         run = run_options(self.device, memory=self.memory)
         (u, s, vt), known = stored_svd(path, k, options, center=center, run=run, storage_options=self.storage_options)
-        self.components_, self.singular_values_, self.n_features_in_ = vt, s, vt.shape[1]
-        return u * s, known
+        self.n_features_in_ = vt.shape[1]
+        return u * s, s, vt, known
 
     def _explain(self, explained: _Array, total: float, dtype: np.dtype[Any]) -> None:
         """Keeps the variances along the components, and their shares of the total."""
@@ -162,11 +165,11 @@ class PCA(_Decomposition, decomposition.PCA):
         Whether :meth:`transform` divides each coordinate by its standard deviation.
     svd_solver
         ``"full"`` and ``"covariance_eigh"``, which are one here: all components by QR, of which the first are kept. ``"randomized"``: some,
-        by iteration. ``"arpack"``: the same until the residuals are no more than rounding. ``"auto"``: all, where there are at most 500
-        samples and features, or a share of the variance or 80 % of the components are asked for, else ``"randomized"``. Of a path it
-        is ``"auto"``, and the method is that which costs least.
+        by iteration. ``"arpack"``: the same, to a ``tol`` of 0. ``"auto"``: all, where there are at most 500 samples and features, or a
+        share of the variance or 80 % of the components are asked for, else ``"randomized"``. Of a path it is ``"auto"``, and the method is
+        that which costs least.
     tol
-        As in :func:`teatime.truncated_svd`; 0: rounding. None: 1e-4, and 0 by ``arpack``.
+        As in :func:`teatime.truncated_svd`; 0: 1e-12, or in float32 what rounding leaves. None: 1e-4, and 0 by ``arpack``.
     iterated_power, n_oversamples
         As ``n_iter`` and ``n_oversamples`` in :func:`teatime.truncated_svd`; by ``arpack``, iterations are not limited.
     random_state
@@ -224,11 +227,10 @@ class PCA(_Decomposition, decomposition.PCA):
         if is_path(X):
             # The shape is not known before the file is open, where too many components are refused.
             k = None if share or self.n_components is None else self._number(self.n_components, "randomized", np.inf)
-            along, known = self._decompose_stored(X, k, True)
+            along, s, vt, known = self._decompose_stored(X, k, True)
             if len(along) < 2:
                 raise ValueError(f"{X}: 1 sample, while a minimum of 2 is required")
-            total = known["total"] / (len(along) - 1)
-            self._found(known["means"].astype(along.dtype), len(along), total, self.singular_values_, self.components_, k)
+            self._found(known["means"].astype(along.dtype), len(along), known["total"] / (len(along) - 1), s, vt, k)
             along = along[:, : self.n_components_]
             return along / self._deviations() if self.whiten else along
         x = validate_data(self, X, dtype=_FLOATS, ensure_min_samples=2)
@@ -336,7 +338,8 @@ class TruncatedSVD(_Decomposition):
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
         self._check(X, ("randomized", "arpack"))
         if is_path(X):
-            along, known = self._decompose_stored(X, self._number(self.n_components, self.algorithm, np.inf), False)
+            k = self._number(self.n_components, self.algorithm, np.inf)
+            along, self.singular_values_, self.components_, known = self._decompose_stored(X, k, False)
             self._explain(along.var(axis=0, dtype=np.float64), float(known["variances"].sum()), along.dtype)
             return along
         x = validate_data(self, X, dtype=_FLOATS, ensure_min_features=2)

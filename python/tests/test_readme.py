@@ -13,7 +13,7 @@ from conftest import calls
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 #: Modules that blocks import, but that may not be installed.
-OPTIONAL = ("dask", "distributed", "zarr", "xarray", "scipy", "sklearn", "sgkit")
+OPTIONAL = ("dask", "distributed", "zarr", "xarray", "pandas", "matplotlib", "scipy", "sklearn", "sgkit")
 PROGRAMS = [
     pytest.param(block, id=f"{name}-{number}")
     for name in ("README.md", "docs/python.md", "docs/cluster.md", "docs/python-peers.md", "python/README.md")
@@ -29,6 +29,7 @@ def cohort(tmp_path_factory):
     found = calls(np.random.default_rng(0), 200, 30)
     group = zarr.open_group(str(folder / "cohort.vcz"), mode="w", zarr_format=2)
     group.create_array("call_genotype", data=found, chunks=(100, 30, 2))
+    group.create_array("sample_id", data=np.array([f"NA{12850 + i}" for i in range(30)]), chunks=(30,))
     (folder / "teatime-demo").mkdir()
     (folder / "teatime-demo/genotypes.vcz").symlink_to(folder / "cohort.vcz", target_is_directory=True)
     return folder, found
@@ -53,6 +54,7 @@ def test_programs_run(program, cohort, request, monkeypatch):
             pytest.skip(f"{name} is not installed")
     folder, calls = cohort
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("MPLBACKEND", "agg")
     given = {"x": np.random.default_rng(1).standard_normal((300, 40)).astype("f4")}
     if re.search(r"\bds\b", program):
         given["ds"] = pytest.importorskip("xarray").Dataset({"call_genotype": (("variants", "samples", "ploidy"), calls)})

@@ -75,7 +75,6 @@ def test_fitting_gives_what_transform_gives(estimator, dtype):
 SOLVERS = ["auto", "full", "covariance_eigh", "arpack", "randomized"]
 
 
-# The iteration of arpack ends at rounding. That of the other would end at residuals of 1e-4.
 @pytest.mark.parametrize(("solver", "tol", "within"), [*((solver, None, 1e-10) for solver in SOLVERS[:4]), ("randomized", 1e-8, 1e-7)])
 @pytest.mark.parametrize("shape", [(600, 90), (90, 600)])
 @pytest.mark.parametrize("k", [5, 80])
@@ -97,6 +96,21 @@ def test_each_solver_of_scikit_learn(solver, tol, within, shape, k):
     assert isinstance(ours, decomposition.PCA)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("options", [{"svd_solver": "arpack"}, {"svd_solver": "randomized", "tol": 0}], ids=str)
+@pytest.mark.filterwarnings("error:teatime")
+def test_arpack_and_a_tolerance_of_0_are_exact(dtype, options):
+    # Smaller matrices are decomposed exactly by each solver.
+    x = np.random.default_rng(3).normal(size=(1200, 500)).astype(dtype)
+    vectors = np.linalg.svd((x - x.mean(axis=0)).astype("f8"), full_matrices=False)[2][:3]
+
+    def error(**options):
+        return np.abs(np.abs(PCA(3, iterated_power="auto", **options).fit(x).components_) - np.abs(vectors)).max()
+
+    assert error(**options) < (1e-11 if dtype == "f8" else 2e-6)
+    assert error(svd_solver="randomized") > 5e-6
+
+
 def test_auto_does_not_find_all_components_for_a_few():
     x = np.random.default_rng(3).normal(size=(600, 40))
     for k, shape, chosen in [(5, (600, 40), "randomized"), (39, (600, 40), "covariance_eigh"), (5, (500, 40), "covariance_eigh"), (5, (300, 40), "full")]:
@@ -115,6 +129,12 @@ def test_a_share_of_the_variance(tmp_path, share, stored):
     assert np.abs(got - expected)[:, :k].max() <= 1e-9
     assert abs(ours.noise_variance_ - theirs.noise_variance_) <= 1e-9
     assert ours.components_.shape == theirs.components_.shape
+
+
+def test_a_share_that_some_components_explain_takes_one_more():
+    x = data((300, 8))
+    shares = PCA().fit(x).explained_variance_ratio_.cumsum()
+    assert [PCA(share).fit(x).n_components_ for share in shares[:6]] == [2, 3, 4, 5, 6, 7]
 
 
 def test_no_component():
