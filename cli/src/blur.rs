@@ -204,7 +204,7 @@ impl BlurArgs {
         }
     }
 
-    /// Returns the type of the result for an input of type `of`.
+    /// Returns the type of the result for an input of type `stored`.
     fn result_type(&self, stored: StoredType) -> StoredType {
         match self.dtype {
             Some(Dtype::F32) => StoredType::F32,

@@ -94,14 +94,14 @@ class Scores(_Result):
         options
             As of ``Axes.scatter``: ``c`` for colours, ``s`` for sizes, ``label``.
         """
-        of = getattr(self, "reference", self)
-        scores, shares = np.asarray(self._table()), np.asarray(of.explained_variance_ratio)
+        reference = getattr(self, "reference", self)
+        scores, shares = np.asarray(self._table()), np.asarray(reference.explained_variance_ratio)
         for name, component in (("x", x), ("y", y)):
             if not 1 <= component <= scores.shape[1]:
                 raise ValueError(f"`{name}` of {component}: there are the components 1 to {scores.shape[1]}")
         ax = ax or _needed("matplotlib.pyplot", "plot").subplots()[1]
-        if of is not self:
-            ax.scatter(of.scores[:, x - 1], of.scores[:, y - 1], color="0.8", s=8, zorder=0)
+        if reference is not self:
+            ax.scatter(reference.scores[:, x - 1], reference.scores[:, y - 1], color="0.8", s=8, zorder=0)
         ax.scatter(scores[:, x - 1], scores[:, y - 1], **{"s": 14, **options})
         ax.set(xlabel=f"PC{x} ({shares[x - 1]:.1%})", ylabel=f"PC{y} ({shares[y - 1]:.1%})")
         return ax

@@ -118,7 +118,7 @@ def test_plots(results, kind):
     pyplot.close("all")
 
 
-def test_of_dask(store, stores, genotypes):
+def test_of_dask(stores):
     pytest.importorskip("dask", reason="dask is not installed")
     import teatime.dask
 

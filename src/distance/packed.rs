@@ -320,7 +320,7 @@ impl PackedPairs {
     }
 
     /// Adds sums over other rows for the same pairs, with the same metric and rule, such as those of another member of a group of devices of one
-    /// kind. They stay on their device until all are read; no more rows can be added. Does not wait.
+    /// kind. They stay on their device until all are read. Does not wait.
     ///
     /// # Errors
     /// [`Error::Argument`] for another metric, rule or set of pairs; [`Error::Shape`] for other columns, or a device of another kind.

@@ -95,7 +95,10 @@ fn difference(known: &str, properties: &[(String, String)]) -> Option<String> {
         known.strip_prefix(TITLE)?.lines().filter_map(|line| line.split_once(": ")).collect();
     let find =
         |name: &str| known.iter().find(|(known, _)| *known == name).map_or("not there", |(_, value)| value);
-    let other = properties.iter().find(|(name, value)| find(name) != value);
+    let added = properties.iter().map(|(name, value)| (&name[..], &value[..]));
+    let removed = known.iter().filter(|(known, _)| properties.iter().all(|(name, _)| name != known));
+    let mut all = added.chain(removed.map(|(name, _)| (*name, "not there")));
+    let other = all.find(|(name, value)| find(name) != *value);
     Some(other.map_or_else(
         || "is of another job, which has other properties".into(),
         |(name, value)| format!("is of another job: {name} was {}, and is {value}", find(name)),

@@ -53,16 +53,16 @@ impl<M: LinearMap> GroupMatrix<M> {
             let why = format_args!("{} maps for a group of {}", parts.len(), members.len());
             return Err(Error::argument(OP, "parts", why));
         }
-        let (mut rows, mut columns) = (0u64, None);
+        let (mut rows, columns) = (0u64, parts.first().map_or(0, |part| part.shape()[1]));
         for (part, member) in parts.iter().zip(&members) {
             part.device().map_or(Ok(()), |device| member.has(OP, "parts", device))?;
             let [m, n] = part.shape();
-            if *columns.get_or_insert(n) != n {
-                return Err(Error::shape(OP, format_args!("{columns:?} columns"), n));
+            if n != columns {
+                return Err(Error::shape(OP, format_args!("{columns} columns"), n));
             }
             rows = rows.saturating_add(m);
         }
-        Ok(Self { group: group.clone(), parts, shape: [rows, columns.unwrap_or(0)] })
+        Ok(Self { group: group.clone(), parts, shape: [rows, columns] })
     }
 
     /// Returns the rows of each member.
@@ -95,7 +95,12 @@ impl<M: LinearMap + Sync> LinearMap for GroupMatrix<M> {
 
     fn needs(&self, columns: u64) -> Needs {
         let needs = self.parts.iter().map(|part| part.needs(columns));
-        self.group.members_need(needs.fold(Needs::default(), Needs::max))
+        let needs = self.group.members_need(needs.fold(Needs::default(), Needs::max));
+        // X and its product pass through the host, and each member's product twice, until they are added.
+        match self.parts.len() as u64 {
+            count @ 2.. => needs + Needs::host(16 + 16 * count) * self.shape[1] * columns,
+            _ => needs,
+        }
     }
 
     fn apply_normal(&self, x: &Matrix, pass: &Pass<'_>) -> Result<Matrix> {
@@ -130,9 +135,11 @@ impl<M: LinearMap + Sync> LinearMap for GroupMatrix<M> {
         pass: &Pass<'_>,
         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
     ) -> Result<()> {
-        let mut first = 0;
+        let (mut first, run) = (0, pass.run());
+        // The other members' rows may stay in memory meanwhile.
+        let run = &run.clone().memory(run.memory.shared_by(self.parts.len() as u64));
         for part in &self.parts {
-            part.apply(x, &pass.after(first), &mut |row, y| sink(first + row, y))?;
+            part.apply(x, &pass.with(run).after(first), &mut |row, y| sink(first + row, y))?;
             first += part.shape()[0];
         }
         Ok(())

@@ -93,8 +93,8 @@ impl Matrix {
         write_npy(path, &self.data, [self.rows, self.cols])
     }
 
-    /// Writes a table: the line `header`, and a line for each row, with its name and its elements, separated by tabs. `text` formats an
-    /// element, given its column.
+    /// Writes a table: the line `header`, and a line for each row that has a name, with its name and its elements, separated by tabs. `text`
+    /// formats an element, given its column.
     ///
     /// # Errors
     /// Those of `to`.

@@ -150,10 +150,10 @@ impl ColumnSums {
             i64::from(low) | (i64::from(high) << 32)
         };
         let pool = self.words.device().pool()?;
-        let all = std::iter::once(&self.words).chain(&self.elsewhere).map(Tensor::download);
         let mut sums: Vec<i64> = Vec::new();
-        for part in all.collect::<Result<Vec<_>>>()? {
-            let bytes = part.bytes()?;
+        // One after the other: the sums of one device are planned to be on the host.
+        for words in std::iter::once(&self.words).chain(&self.elsewhere) {
+            let bytes = words.download()?.bytes()?;
             let part = bytes.as_chunks().0.par_iter().with_min_len(LEAST_SUMS).map(sum);
             pool.install(|| match sums.is_empty() {
                 true => sums = part.collect(),

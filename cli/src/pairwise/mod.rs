@@ -249,7 +249,7 @@ fn or_of_less_memory(
     match first {
         Err(error) if is_memory(&error) => match other() {
             Err(tiles @ Error::Budget { .. }) => Err(tiles.or_of_less_memory(error)),
-            first => first,
+            second => second,
         },
         first => first,
     }

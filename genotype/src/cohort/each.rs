@@ -28,9 +28,12 @@ pub(crate) struct Each<'a, T> {
 /// what another member of a group made of other variants.
 pub(crate) struct EachStep<'a, T> {
     pub(crate) start: &'a (dyn Fn(&Device) -> Result<T> + Sync),
-    pub(crate) add: &'a (dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync),
+    pub(crate) add: &'a AddRows<'a, T>,
     pub(crate) join: &'a Join<'a, T>,
 }
+
+/// A function that adds some rows of a panel, with their sums.
+type AddRows<'a, T> = dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync + 'a;
 
 /// A function that adds the second to the first.
 type Join<'a, T> = dyn Fn(&mut T, T) -> Result<()> + Sync + 'a;
@@ -38,9 +41,9 @@ type Join<'a, T> = dyn Fn(&mut T, T) -> Result<()> + Sync + 'a;
 /// Joins what the members of a group made, at least one.
 pub(super) fn joined<T>(made: Vec<T>, join: &Join<'_, T>) -> Result<T> {
     let mut made = made.into_iter();
-    let Some(mut all) = made.next() else { unreachable!("a group should have a member") };
-    made.try_for_each(|other| join(&mut all, other))?;
-    Ok(all)
+    let Some(mut first) = made.next() else { unreachable!("a group should have a member") };
+    made.try_for_each(|other| join(&mut first, other))?;
+    Ok(first)
 }
 
 /// A function that adds a panel with the sums of its rows.

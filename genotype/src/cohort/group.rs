@@ -113,12 +113,12 @@ impl Cohort {
     ) -> Result<(T, Self)> {
         let count = loaded.len();
         let (mut whole, mut kept, mut missing) = (None::<CohortPart>, Vec::new(), None::<Vec<u64>>);
-        let mut all = Vec::new();
+        let mut results = Vec::new();
         let mut first = None;
         let mut stats = StreamStats::default();
         stats.add_members(loaded.iter().map(|loaded| &loaded.read.read.stats));
         for Loaded { read: PartRead { part, missing_calls, .. }, made, kept: panels, allowance } in loaded {
-            all.push(made);
+            results.push(made);
             whole = Some(match whole {
                 None => part,
                 Some(whole) => whole.merge(part)?,
@@ -147,7 +147,7 @@ impl Cohort {
         let kept = is_kept.then(|| PackedMatrix::join(group, kept)).transpose()?;
         let read = Read { stats, digests: None };
         let cohort = Self::finish(plan, sums, kept, Some(read))?;
-        Ok((joined(all, each.join)?, Self { missing_calls: missing, devices: count, ..cohort }))
+        Ok((joined(results, each.join)?, Self { missing_calls: missing, devices: count, ..cohort }))
     }
 }
 

@@ -197,11 +197,11 @@ impl DistanceBands {
     fn needs(&self, own: Range<u64>) -> Needs {
         let reader = &self.cohort.reader;
         let band = ColumnPairs::Band(reader.samples(), own);
-        let needs = Accumulator::needs(from_ref(reader), &self.facts.options, &band, self.beside);
+        let needs = |beside| Accumulator::needs(from_ref(reader), &self.facts.options, &band, beside);
         // Each member has sums of its own, before they are joined.
         match self.cohort.memory.shared {
-            true => needs.on(&reader.device) * self.cohort.devices() as u64,
-            false => needs,
+            true => needs(0).on(&reader.device) * self.cohort.devices() as u64 + Needs::host(self.beside),
+            false => needs(self.beside),
         }
     }
 

@@ -114,15 +114,14 @@ mod tests {
     /// Members have all rows once, of the matrix and of its transpose, also if there are more of them than blocks.
     #[test]
     fn grams_of_rows_and_columns() {
-        let [m, n] = [2500, 9u64];
-        let values: Vec<f64> = (0..m * n).map(|at| gaussian(3, at)).collect();
-        let gram = |i: u64, j: u64, is_transposed: bool| -> f64 {
-            let at = |line: u64, row: u64| {
-                values[if is_transposed { line * m + row } else { row * n + line } as usize]
-            };
+        let [m, n] = [2500, 9];
+        let values: Vec<f64> = (0..22_500).map(|place| gaussian(3, place)).collect();
+        let gram = |i: usize, j: usize, is_transposed: bool| -> f64 {
+            let at = |line, row| values[if is_transposed { line * m + row } else { row * n + line }];
             (0..m).map(|row| at(i, row) * at(j, row)).sum()
         };
-        for (is_transposed, shape) in [(false, [m, n]), (true, [n, m])] {
+        let [rows, cols] = [m, n].map(|extent| extent as u64);
+        for (is_transposed, shape) in [(false, [rows, cols]), (true, [cols, rows])] {
             let array: Arc<dyn ChunkedArray> = Arc::new(
                 MemoryArray::new("a", &values, &shape, &[700.min(shape[0]), 800.min(shape[1])]).unwrap(),
             );
@@ -134,10 +133,10 @@ mod tests {
                     StoredMatrix::converted(vec![Arc::clone(&array)], convert, true, is_transposed, &group);
                 let matrix = matrix.unwrap().by_member().unwrap();
                 let run = Run::default().memory(Budget::default().host(matrix.gram_needs().host));
-                let found = matrix.gram(&Pass::new(&run, Status::new(0, 1, m))).unwrap();
-                for (i, j) in (0..9).flat_map(|i| (0..9).map(move |j| (i, j))) {
+                let found = matrix.gram(&Pass::new(&run, Status::new(0, 1, rows))).unwrap();
+                for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
                     let expected = gram(i, j, is_transposed);
-                    let error = (found[(i as usize, j as usize)] - expected).abs();
+                    let error = (found[(i, j)] - expected).abs();
                     assert!(error <= 1e-10, "{shape:?} {count}: {error}");
                 }
             }

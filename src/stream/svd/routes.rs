@@ -226,12 +226,15 @@ impl Job<'_> {
         let Some(checkpoint) = self.checkpoint else {
             return randomized_svd(map, self.k, &options.svd, run);
         };
-        let checkpoint = checkpoint
+        let mut checkpoint = checkpoint
             .clone()
             .property("center", format!("{:?}", options.center).to_lowercase())
             .property("scale", options.scale)
-            .property("means and deviations", format!("{:016x}", self.convert.digest()))
-            .property("devices", self.device.members().len());
+            .property("means and deviations", format!("{:016x}", self.convert.digest()));
+        let devices = self.device.members().len();
+        if devices > 1 {
+            checkpoint = checkpoint.property("devices", devices);
+        }
         randomized_svd_with_checkpoint(map, self.k, &options.svd, &checkpoint, run)
     }
 
