@@ -28,7 +28,7 @@ pub(crate) struct Each<'a, T> {
 /// what another member of a group made of other variants.
 pub(crate) struct EachStep<'a, T> {
     pub(crate) start: &'a (dyn Fn(&Device) -> Result<T> + Sync),
-    pub(crate) add: &'a (dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync),
+    pub(crate) add: &'a AddRows<'a, T>,
     pub(crate) join: &'a Join<'a, T>,
 }
 
@@ -42,6 +42,9 @@ pub(super) fn joined<T>(made: Vec<T>, join: &Join<'_, T>) -> Result<T> {
     made.try_for_each(|other| join(&mut all, other))?;
     Ok(all)
 }
+
+/// A function that adds some rows of a panel, with their sums.
+type AddRows<'a, T> = dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync + 'a;
 
 /// A function that adds a panel with the sums of its rows.
 type AddPanel<'a, T> = dyn Fn(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + Sync + 'a;

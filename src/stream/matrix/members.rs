@@ -106,6 +106,7 @@ mod tests {
     use super::*;
     use crate::{
         Budget, ChunkedArray, Status, StoredType,
+        extent::to_usize,
         random::gaussian,
         store::MemoryArray,
         stream::{AsStored, Convert},
@@ -118,7 +119,7 @@ mod tests {
         let values: Vec<f64> = (0..m * n).map(|at| gaussian(3, at)).collect();
         let gram = |i: u64, j: u64, is_transposed: bool| -> f64 {
             let at = |line: u64, row: u64| {
-                values[if is_transposed { line * m + row } else { row * n + line } as usize]
+                values[to_usize(if is_transposed { line * m + row } else { row * n + line })]
             };
             (0..m).map(|row| at(i, row) * at(j, row)).sum()
         };
@@ -137,7 +138,7 @@ mod tests {
                 let found = matrix.gram(&Pass::new(&run, Status::new(0, 1, m))).unwrap();
                 for (i, j) in (0..9).flat_map(|i| (0..9).map(move |j| (i, j))) {
                     let expected = gram(i, j, is_transposed);
-                    let error = (found[(i as usize, j as usize)] - expected).abs();
+                    let error = (found[(to_usize(i), to_usize(j))] - expected).abs();
                     assert!(error <= 1e-10, "{shape:?} {count}: {error}");
                 }
             }
