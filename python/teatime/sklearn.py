@@ -96,10 +96,16 @@ class _Decomposition(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 whole = "whole " if kind is Integral else ""
                 raise ValueError(f"`{name}` is {value!r}: it is a {whole}number, at least 0, or {unset!r}")
 
-    def _number(self, k: Any, solver: str, most: float) -> int:
-        """The number of components ``k``, once it is checked to be a number that ``solver`` finds, of at most so many."""
+    def _number(self, k: Any, solver: str, most: int | None) -> int:
+        """The number of components ``k``, once it is checked to be a number that ``solver`` finds, of at most so many; None: of a path,
+        whose shape is not known before the file is open, where too many are refused."""
         if not isinstance(k, Integral) or isinstance(k, bool):
-            raise TypeError(f"`n_components` is a whole number{', or a fraction above 0 and below 1' * (solver in _EXACT)}, not {k!r}")
+            fraction = ", or a fraction above 0 and below 1" * (solver in _EXACT or solver == "auto")
+            raise TypeError(f"`n_components` is a whole number{fraction}, not {k!r}")
+        if most is None:
+            if k < 1:
+                raise ValueError(f"n_components={k} must be at least 1 of a path")
+            return int(k)
         least, by = int(solver not in _EXACT), f"with {self._solver}={solver!r}"
         if not least <= k <= most:
             raise ValueError(f"n_components={k} must be between {least} and min(n_samples, n_features)={most} {by}")
@@ -171,7 +177,8 @@ class PCA(_Decomposition, decomposition.PCA):
     tol
         As in :func:`teatime.truncated_svd`; 0: 1e-12, or in float32 what rounding leaves. None: 1e-4, and 0 by ``arpack``.
     iterated_power, n_oversamples
-        As ``n_iter`` and ``n_oversamples`` in :func:`teatime.truncated_svd`; by ``arpack``, iterations are not limited.
+        As ``n_iter`` and ``n_oversamples`` in :func:`teatime.truncated_svd`; ``arpack`` makes at most 64 iterations,
+        and warns where they do not reach ``tol``.
     random_state
         Seed of the random block: a number, a ``RandomState``, or None for another one each time.
     copy, power_iteration_normalizer
@@ -225,8 +232,7 @@ class PCA(_Decomposition, decomposition.PCA):
         self._check(X, ("auto", "full", "covariance_eigh", "arpack", "randomized"))
         share = isinstance(self.n_components, Real) and 0 < self.n_components < 1
         if is_path(X):
-            # The shape is not known before the file is open, where too many components are refused.
-            k = None if share or self.n_components is None else self._number(self.n_components, "randomized", np.inf)
+            k = None if share or self.n_components is None else self._number(self.n_components, self.svd_solver, None)
             along, s, vt, known = self._decompose_stored(X, k, True)
             if len(along) < 2:
                 raise ValueError(f"{X}: 1 sample, while a minimum of 2 is required")
@@ -338,7 +344,7 @@ class TruncatedSVD(_Decomposition):
         """Finds the components of ``X``, and its coordinates along them (n_samples, n_components)."""
         self._check(X, ("randomized", "arpack"))
         if is_path(X):
-            k = self._number(self.n_components, self.algorithm, np.inf)
+            k = self._number(self.n_components, self.algorithm, None)
             along, self.singular_values_, self.components_, known = self._decompose_stored(X, k, False)
             self._explain(along.var(axis=0, dtype=np.float64), float(known["variances"].sum()), along.dtype)
             return along
