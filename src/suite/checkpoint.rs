@@ -206,7 +206,7 @@ fn other_jobs_are_refused(device: &Device) {
     refused(&narrower, 4, &OPTIONS, &here, "shape was 2100 x 70, and is 2100 x 60");
     let elsewhere = Checkpoint::new(Arc::new(Folder::new(folder.path())), "svd");
     refused(&x, 4, &OPTIONS, &elsewhere.clone().property("matrix", "b\n"), "matrix was a, and is b ");
-    refused(&x, 4, &OPTIONS, &elsewhere, "which has other properties");
+    refused(&x, 4, &OPTIONS, &elsewhere, "matrix was a, and is not there");
     refused(&x, 4, &OPTIONS, &here.clone().property("filter", 3), "filter was not there, and is 3");
     let job = folder.path().join("svd/job");
     let text = fs::read_to_string(&job).unwrap();
