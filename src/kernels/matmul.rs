@@ -311,19 +311,21 @@ mod tests {
         }
     }
 
-    /// Rows that are not decoded with the first ones are above the diagonal nowhere.
+    /// Rows and columns that are not decoded with the first ones are in their places, and no place above the diagonal is taken for theirs.
     #[test]
-    fn triangles_go_on_with_later_rows() {
+    fn later_pieces_are_in_their_places() {
         let device = Device::open("cpu").unwrap();
-        let [m, n] = [SPAN + 100, 200];
-        let [a, b] =
-            [m, n].map(|len| Tensor::from_slice(&device, &vec![1u8; len], &[len as u64, 1]).unwrap());
-        let mut c = Tensor::<f32>::zeros(&device, &[m as u64, n as u64]).unwrap();
-        let [a, b] = [&a, &b].map(|x| Rows::from_tensor("test", x).unwrap());
-        let (name, op) = ("test", Op::Nt);
-        Product { name, op, a, b, lower: true, accumulate: false, depth: u64::MAX }.run(&mut c).unwrap();
-        let c = c.read().unwrap();
-        assert_eq!(c.chunks(n).enumerate().position(|(i, row)| row[..n.min(i + 1)].contains(&0.0)), None);
+        for ([m, n], lower) in [([SPAN + 100, 200], true), ([200, SPAN + 100], false)] {
+            let [a, b] =
+                [m, n].map(|len| Tensor::from_slice(&device, &vec![1u8; len], &[len as u64, 1]).unwrap());
+            let mut c = Tensor::<f32>::zeros(&device, &[m as u64, n as u64]).unwrap();
+            let [a, b] = [&a, &b].map(|x| Rows::from_tensor("test", x).unwrap());
+            let (name, op) = ("test", Op::Nt);
+            Product { name, op, a, b, lower, accumulate: false, depth: u64::MAX }.run(&mut c).unwrap();
+            let c = c.read().unwrap();
+            let end = |i: usize| if lower { n.min(i + 1) } else { n };
+            assert_eq!(c.chunks(n).enumerate().position(|(i, row)| row[..end(i)].contains(&0.0)), None);
+        }
     }
 
     /// A sum of constant products loses a rounding in each addition, always in the same direction: a third of a unit for each term in one
