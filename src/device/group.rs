@@ -98,15 +98,24 @@ impl Device {
         Needs { host: host.saturating_mul(members.len() as u64), device: each.on(self).device }
     }
 
+    /// True if all members have the same backend and description, so that they round in the same way. So does a device that is no group.
+    pub fn is_of_one_kind(&self) -> bool {
+        self.another_kind().is_none()
+    }
+
+    /// Returns a member of another kind than the first.
+    fn another_kind(&self) -> Option<Self> {
+        let kind = |device: &Self| (device.info().backend, device.info().description.clone());
+        self.members().into_iter().find(|other| !self.is_same(other) && kind(other) != kind(self))
+    }
+
     /// # Errors
     /// [`Error::Argument`] for a group of devices of different kinds, whose results may differ in the last bits.
     pub(crate) fn has_one_kind(&self, op: &'static str) -> Result<()> {
-        let kind = |device: &Self| (device.info().backend, device.info().description.clone());
-        let members = self.members();
-        match members.iter().find(|other| !self.is_same(other) && kind(other) != kind(self)) {
+        match self.another_kind() {
             None => Ok(()),
             Some(other) => {
-                let [one, other] = [self, other].map(|device| &device.info().description);
+                let [one, other] = [self, &other].map(|device| &device.info().description);
                 let why = format_args!(
                     "{one} and {other} round differently: a group of one kind gives the same bits"
                 );

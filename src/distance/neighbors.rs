@@ -51,11 +51,11 @@ impl Neighbors {
         write_npy(indices, self.signed_indices(), [self.distances.rows(), self.distances.cols()])
     }
 
-    /// Writes a table: a header line `observation`, `rank`, `neighbor` and `distance`, and a line for each neighbor of each observation; the
-    /// nearest has rank 1. `names` are those of observations and of neighbors by their index, and `text` formats a distance.
+    /// Writes a table: a header line (the word `observation`, then `rank`, `neighbor` and `distance`), and a line for each neighbor of each
+    /// observation; the nearest has rank 1. `names` are those of observations and of neighbors by their index, and `text` formats a distance.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// Fails as `to` does.
     pub fn write_table<N: Display>(
         &self,
         to: &mut dyn Write,

@@ -97,7 +97,7 @@ impl Matrix {
     /// formats an element, given its column.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// Fails as `to` does.
     pub fn write_table(
         &self,
         to: &mut dyn Write,

@@ -151,7 +151,7 @@ impl ColumnSums {
         };
         let pool = self.words.device().pool()?;
         let mut sums: Vec<i64> = Vec::new();
-        // One after the other: the sums of one device are planned to be on the host.
+        // Sums are read one after the other, since memory is planned for those of one device.
         for words in std::iter::once(&self.words).chain(&self.elsewhere) {
             let bytes = words.download()?.bytes()?;
             let part = bytes.as_chunks().0.par_iter().with_min_len(LEAST_SUMS).map(sum);

@@ -106,11 +106,8 @@ impl Accumulator {
             Some(side) => (ColumnPairs::Diagonal(n), ColumnPairs::Band(n, 0..side.min(n)), n.div_ceil(side)),
         };
         // Only whole numbers are the same for any number of devices, and only devices of one kind divide samples in the same way.
-        let members = device.members();
-        let kind = |device: &Device| (device.info().backend, device.info().description.clone());
-        let is_shared = PackedPairs::takes(options.metric.summed())
-            && members.iter().all(|member| kind(member) == kind(device));
-        let device = if is_shared { device } else { &members[0] };
+        let is_shared = PackedPairs::takes(options.metric.summed()) && device.is_of_one_kind();
+        let device = if is_shared { device } else { &device.members()[0] };
         let each = Each {
             needs: &|reader| Self::needs(from_ref(reader), options, &planned, beside),
             start: &|reader| Self::new(&reader.device, from_ref(reader), reader.all, options, &added),
@@ -135,8 +132,8 @@ impl Accumulator {
         }
     }
 
-    /// Creates empty sums on a device for `pairs` of the samples of one or two readers, and for `variants` variants that are added later. The samples
-    /// of a second reader come first. Sums in f32 are for all pairs.
+    /// Creates empty sums on a device for `pairs` of the samples of one or two readers, and for `variants` variants that are added later. The
+    /// samples of a second reader come first. Sums in f32 are for all pairs.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.

@@ -83,19 +83,13 @@ fn each_member_of_a_group_may_fail() {
     let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
     let open = |first: usize| Device::group(&[device(first), device(first + 1)]).unwrap();
     let solve = |device: &Device| pca(&genotypes, device, &options, &Run::default());
-    let (group, mut failed) = (open(30), 0);
+    let group = open(30);
     let expected = bits(&solve(&group).unwrap());
     for (member, nth) in [30, 31].into_iter().flat_map(|member| [1, 2, 5, 13, 34].map(|nth| (member, nth))) {
         fail_allocation(member, nth);
-        match solve(&group) {
-            Ok(found) => assert_eq!(bits(&found), expected, "{member} {nth}"),
-            Err(Error::OutOfMemory { .. }) => failed += 1,
-            Err(error) => panic!("{member} {nth}: {error}"),
-        }
-        fail_allocation(member, 0);
         assert_eq!(bits(&solve(&group).unwrap()), expected, "{member} {nth}");
+        fail_allocation(member, 0);
     }
-    assert!(failed < 10, "{failed}");
     let apart = |device: &Device| {
         let found = distances(&genotypes, device, &DistanceOptions::default(), &Run::default()).unwrap();
         (pair_bits(&found.matrix, &found.shared), found.facts.devices)

@@ -292,9 +292,9 @@ fn blocks_of<R: Real>(vectors: &Tensor<R>, sink: &mut Sink<'_>) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than m or n, for `scale` with [`Center::Both`], for an option of the iteration out of range, for
-/// squares beyond f64, and for a group of devices of different kinds; [`Error::Shape`] for arrays that are no matrices or of different columns; [`Error::Store`] with the number and the
-/// first place of elements that are NaN, unless [`missing_mean`](StoredSvdOptions::missing_mean) replaces them, and for a column with no
-/// other; [`Error::NoF64`] for an array of f64 on a device that does not compute in it, unless [`narrow`](StoredSvdOptions::narrow) is set;
+/// squares beyond f64, and for a group of devices of different kinds; [`Error::Shape`] for arrays that are no matrices or of different columns;
+/// [`Error::Store`] with the number and the first place of elements that are NaN, unless [`missing_mean`](StoredSvdOptions::missing_mean)
+/// replaces them, and for a column with no other; [`Error::NoF64`] for an array of f64 on a device that does not compute in it, unless [`narrow`](StoredSvdOptions::narrow) is set;
 /// [`Error::Chunk`] for what cannot be read, and for infinity; [`Error::Budget`] with the least that would do; [`Error::Cancelled`].
 ///
 /// ```
