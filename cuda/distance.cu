@@ -305,7 +305,10 @@ KERNEL(distance, THREADS, BLOCKS)(const void* __restrict__ x, const void* __rest
     right.array = y;
     right.type = params.y_type;
     open(left, params, x_table + params.x_table0, params.ldx, params.x0, first_row, params.m);
-    open(right, params, y_table + params.y_table0, params.ldy, params.y0, first_col, params.n);
+    // With a step, the observations of y are those for this row of tiles.
+    u32 skipped = blockIdx.y * params.y_step;
+    u32 y0 = params.y0 + skipped * (params.by_column == 1 ? 1 : params.ldy);
+    open(right, params, y_table + params.y_table0 + 3 * skipped, params.ldy, y0, first_col, params.n);
     u32 row = first_row + 4 * (threadIdx.x / SIDE);
     u32 col = first_col + 4 * (threadIdx.x % SIDE);
     real power = params.power;

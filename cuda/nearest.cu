@@ -1,7 +1,7 @@
 // Keeps the k items with the smallest sums of each line, in order. A launch offers some of the items.
 // Grid: linear, one block per line.
-// Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in pairs and flags.
-// Constants: WG; MOST_KEPT the largest k; WIDE a sum is an f64, otherwise an f32 and its rounding error.
+// Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in sums and flags.
+// Constants: WG; MOST_KEPT the largest k; WIDE a sum is an f64, otherwise an f32 and its rounding error; PLAIN the sums of binding 0 are one f32 each.
 // Hardware: a thread has LOADS sums in flight, and most steps end with one test of all of them against the last of the list. Sums are
 // compared in f64, which holds an f32 and its rounding error.
 
@@ -10,9 +10,10 @@
 constexpr u32 WG = 64;
 constexpr u32 MOST_KEPT = 256;
 constexpr u32 WIDE = 0;
+constexpr u32 PLAIN = 0;
 
-// The number of items of a thread whose loads are in flight at once.
-constexpr u32 LOADS = 8;
+// The number of items of a thread whose loads are in flight at once: 64 bytes.
+constexpr u32 LOADS = PLAIN == 1 ? 16 : 8;
 // The bits of a NaN in f64.
 constexpr u64 NOTHING = 0x7ff8000000000000u;
 // The index that means no item.
@@ -25,15 +26,28 @@ template <bool> struct Stored {
     // Returns the nearest f32. This keeps the order of sums.
     DEVICE float near_value(Sum sum) { return sum.x + sum.y; }
     DEVICE Sum none() { return make_float2(bits_float(0x7fc00000u), 0.0f); }
+    DEVICE Sum exact(float value) { return make_float2(value, 0.0f); }
 };
 template <> struct Stored<true> {
     typedef double Sum;
     DEVICE double value(Sum sum) { return sum; }
     DEVICE float near_value(Sum sum) { return (float)sum; }
     DEVICE Sum none() { return bits_double(NOTHING); }
+    DEVICE Sum exact(float value) { return value; }
 };
 typedef Stored<WIDE == 1> In;
 typedef In::Sum Sum;
+
+// A sum as binding 0 gives it.
+template <bool> struct GivenAs {
+    typedef Sum Type;
+    DEVICE Sum sum(Type given) { return given; }
+};
+template <> struct GivenAs<true> {
+    typedef float Type;
+    DEVICE Sum sum(Type given) { return In::exact(given); }
+};
+typedef GivenAs<PLAIN == 1> Given;
 
 // Items in shared memory: their keys, which are NaN for NaN sums, their sums and their indices.
 struct List {
@@ -44,7 +58,7 @@ struct List {
 
 // The items that a line is offered: from `first` to `end - 1`, without the item of index `skipped`.
 struct Line {
-    const Sum* sums;
+    const Given::Type* sums;
     u32 first;
     u32 end;
     u32 skipped;
@@ -69,7 +83,7 @@ DEVICE double key_of(Sum sum, const Params& params) {
     return params.falling == 1 ? -value : value;
 }
 
-DEVICE Line line_of(const Sum* sums, const u32* undefined, u32 line, const Params& params) {
+DEVICE Line line_of(const Given::Type* sums, const u32* undefined, u32 line, const Params& params) {
     u32 number = params.line0 + line;
     u32 below = number > params.item0 ? min(number - params.item0, params.items) : 0;
     Line all = {sums + params.sums0 + line * params.line_step, 0, params.items, NOWHERE, undefined[params.line_flags0 + line] != 0};
@@ -138,7 +152,7 @@ DEVICE bool propose(const Line& line, const u32* undefined, u32 item, const List
     Sum sum = In::none();
     bool is_near = item < line.end && number != line.skipped;
     if (is_near) {
-        Sum own = line.sums[item * params.item_step];
+        Sum own = Given::sum(line.sums[item * params.item_step]);
         double value = key_of(own, params);
         if (!line.is_undefined && undefined[params.item_flags0 + item] == 0 && value == value) {
             key = value;
@@ -159,7 +173,7 @@ DEVICE bool may_be_near(const Line& line, u32 start, const List& list, const Par
 #pragma unroll
     for (u32 i = 0; i < LOADS; i++) {
         u32 item = min(start + i * WG + threadIdx.x, line.end - 1);
-        own[i] = line.sums[item * params.item_step];
+        own[i] = Given::sum(line.sums[item * params.item_step]);
     }
     double last = list.keys[params.k - 1];
     u32 last_number = list.numbers[params.k - 1];
@@ -208,7 +222,7 @@ KERNEL(nearest, WG)(const void* __restrict__ sums, const u32* __restrict__ undef
     }
     __syncthreads();
 
-    Line line = line_of((const Sum*)sums, undefined_lines, number, params);
+    Line line = line_of((const Given::Type*)sums, undefined_lines, number, params);
     u32 turn = 0;
     bool has_changed = params.fresh == 1;
     for (u32 start = line.first; start < line.end; start += WG * LOADS) {

@@ -54,10 +54,12 @@ fn load_x(observation: u32, feature: u32) -> u32 {
     return shifted(bits, x_table[entry], x_table[entry + 1u], x_table[entry + 2u]);
 }
 
-fn load_y(observation: u32, feature: u32) -> u32 {
-    if observation >= params.n || feature >= params.k {
+// Loads an element of y. With a step, the observations of y are those for this row of tiles, before which `skipped` are.
+fn load_y(column: u32, skipped: u32, feature: u32) -> u32 {
+    if column >= params.n || feature >= params.k {
         return outside();
     }
+    let observation = skipped + column;
     let i = params.y0 + select(observation * params.ldy + feature, feature * params.ldy + observation, params.by_column == 1u);
     let entry = params.y_table0 + 3u * observation;
     let bits = decode_bits(y[word_of(i, params.y_type)], y[high_word_of(i, params.y_type)], i, params.y_type);
@@ -66,7 +68,7 @@ fn load_y(observation: u32, feature: u32) -> u32 {
 
 // Loads slices of x and y. Each vec4 is stored whole, since a store to one component may change the others. Neighbours load along the
 // direction in which the operands are contiguous.
-fn load_slices(first_row: u32, first_col: u32, k0: u32, lane: u32) {
+fn load_slices(first_row: u32, first_col: u32, skipped: u32, k0: u32, lane: u32) {
     var place = vec2(lane % DEPTH, lane / DEPTH);
     if params.by_column == 1u {
         place = vec2(lane / SIDE, lane % SIDE);
@@ -76,7 +78,7 @@ fn load_slices(first_row: u32, first_col: u32, k0: u32, lane: u32) {
     let col = first_col + 4u * place.y;
     let at = place.x * SIDE + place.y;
     x_slice[at] = vec4(load_x(row, f), load_x(row + 1u, f), load_x(row + 2u, f), load_x(row + 3u, f));
-    y_slice[at] = vec4(load_y(col, f), load_y(col + 1u, f), load_y(col + 2u, f), load_y(col + 3u, f));
+    y_slice[at] = vec4(load_y(col, skipped, f), load_y(col + 1u, skipped, f), load_y(col + 2u, skipped, f), load_y(col + 3u, skipped, f));
 }
 
 fn quotient(part: vec4<f32>, whole: vec4<f32>) -> vec4<f32> {
@@ -201,7 +203,7 @@ fn distance(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_i
     for (var k0 = 0u; k0 == 0u || k0 < params.k; k0 += DEPTH * SLICES) {
         var values: array<vec4<f32>, 4>;
         for (var k = k0; k < min(params.k, k0 + DEPTH * SLICES); k += DEPTH) {
-            load_slices(first_row, first_col, k, lane);
+            load_slices(first_row, first_col, group.y * params.y_step, k, lane);
             workgroupBarrier();
             for (var depth = 0u; depth < DEPTH; depth++) {
                 let left = x_slice[depth * SIDE + row];

@@ -1,9 +1,9 @@
 // Keeps the k items with the smallest sums of each line, in order. A launch offers some of the items.
 // Grid: linear, one workgroup per line.
-// Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in pairs and flags.
-// Constants: WG; MOST_KEPT the largest k; WIDE 0, since WGSL has no f64: a sum is an f32 and its rounding error.
+// Bindings: 0 sums (pairs) of two words each read; 1 undefined_lines u32 read; 2 undefined_items u32 read; 3 kept_sums (lines, k) pairs read_write; 4 kept_numbers (lines, k) u32 read_write; 5 params, steps and starts in sums and flags.
+// Constants: WG; MOST_KEPT the largest k; WIDE 0, since WGSL has no f64: a sum is an f32 and its rounding error; PLAIN the sums of binding 0 are one f32 each.
 
-@group(0) @binding(0) var<storage, read> sums: array<vec2<u32>>;
+@group(0) @binding(0) var<storage, read> sums: array<u32>;
 @group(0) @binding(1) var<storage, read> undefined_lines: array<u32>;
 @group(0) @binding(2) var<storage, read> undefined_items: array<u32>;
 @group(0) @binding(3) var<storage, read_write> kept_sums: array<vec2<u32>>;
@@ -13,6 +13,7 @@
 const WG: u32 = 64u;
 const MOST_KEPT: u32 = 256u;
 const WIDE: u32 = 0u;
+const PLAIN: u32 = 0u;
 
 // The number of items that an invocation takes between two barriers.
 const LOADS: u32 = 4u;
@@ -115,6 +116,14 @@ fn precedes(a: vec2<u32>, a_number: u32, b: vec2<u32>, b_number: u32) -> bool {
     return is_less(a, b);
 }
 
+// Returns an offered sum.
+fn offered_sum(i: u32) -> vec2<u32> {
+    if PLAIN == 1u {
+        return vec2(sums[i], 0u);
+    }
+    return vec2(sums[2u * i], sums[2u * i + 1u]);
+}
+
 fn line_of(line: u32) -> Line {
     let number = params.line0 + line;
     let below = select(0u, min(number - params.item0, params.items), number > params.item0);
@@ -189,7 +198,7 @@ fn propose(line: Line, item: u32, list: u32, lane: u32) -> bool {
     var is_near = false;
     if item < line.end && number != line.skipped {
         if !line.is_undefined && undefined_items[params.item_flags0 + item] == 0u {
-            let own = sums[line.start + item * params.item_step];
+            let own = offered_sum(line.start + item * params.item_step);
             key = key_of(own);
             if key.x != LAST.x {
                 pair = own;
@@ -218,7 +227,7 @@ fn may_be_near(line: Line, start: u32, list: u32, lane: u32) -> bool {
         if item < line.end {
             var key = LAST;
             if !line.is_undefined {
-                key = key_of(sums[line.start + item * params.item_step]);
+                key = key_of(offered_sum(line.start + item * params.item_step));
             }
             some = some || precedes(key, params.item0 + item, last_key, last_number);
         }

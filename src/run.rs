@@ -1,6 +1,12 @@
 //! Options of a long call: a flag that stops it, a callback for its progress, and its memory.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use crate::{Cancel, Device, DeviceInfo, Error, MemoryKind, Needs, Result, available::available_memory};
 
@@ -35,6 +41,17 @@ impl Progress {
     /// Creates a callback; `tell` is called once per block.
     pub fn new(tell: impl Fn(Status) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(tell)))
+    }
+
+    /// Returns a callback for two searches, the second of which begins anew: it tells no fewer rows than before.
+    pub(crate) fn rising(&self) -> Self {
+        let Some(tell) = self.0.clone() else { return Self::default() };
+        let most = AtomicU64::new(0);
+        Self::new(move |status| {
+            if status.rows >= most.fetch_max(status.rows, Ordering::Relaxed) {
+                tell(status);
+            }
+        })
     }
 
     /// Reports the status, if there is a callback.

@@ -1,10 +1,12 @@
 //! Frames of observations: the shift that is subtracted from their elements, and the power of two that scales the differences.
 //! Without the shift, sums of products lose the digits in which elements differ; without the scale, they leave f32 or f64.
 
+use bytemuck::Zeroable;
+
 use crate::packed::pair_products::{exponent, power_of_two};
 
 /// The shift and the scale of an observation, chosen from the features so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Zeroable)]
 pub(super) struct Frame {
     /// A value near the mean.
     pub(super) shift: f64,
@@ -42,7 +44,7 @@ impl Frame {
 }
 
 /// The number of values, their mean, and the sum of their squared deviations from the mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Zeroable)]
 pub(super) struct Moments {
     pub(super) count: f64,
     pub(super) mean: f64,

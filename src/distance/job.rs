@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{
     Budget, Device, Element, Error, Needs, Result, Run, Status, Tensor,
+    array::gather,
     dtype::joined,
-    extent::pieces,
+    extent::{pieces, to_usize},
     kernels::distance::{TILE, Term},
     tensor::{HostValues, Sent},
 };
@@ -39,6 +40,7 @@ pub(super) struct Job<'a, T: Element> {
 }
 
 /// The parameters for computing the distance of any pair in a call.
+#[derive(Clone)]
 pub(super) struct Measure {
     pub(super) device: Device,
     pub(super) metric: Metric,
@@ -180,7 +182,8 @@ impl Measure {
     ) -> Result<()> {
         let lower = self.is_lower() && columns.end > rows.start;
         let features = 0..self.features;
-        let pairs = ObservationPairs { x: (x, rows), y: (y, columns), features, accumulate: false, sums0 };
+        let pairs =
+            ObservationPairs { x: (x, rows), y: (y, columns), features, accumulate: false, sums0, y_step: 0 };
         pairs.add(term, self.metric.power(), &self.options, lower, sums)
     }
 
@@ -334,6 +337,18 @@ impl<'a, T: Element> Job<'a, T> {
     /// Returns the observations of x, and those that they are paired with.
     pub(super) fn operands(&self) -> [&PreparedObservations<'a, T>; 2] {
         [&self.operands[0], &self.operands[self.operands.len() - 1]]
+    }
+
+    /// Returns the job that pairs some observations of x, by their indices, with all that x is paired with. `x` has their elements.
+    pub(super) fn of_lines<'b>(&'b self, lines: &[u64], x: &'b Tensor<T>) -> Result<Job<'b, T>> {
+        let ([all, y], Measure { options, wide, undefined, is_self, .. }) = (self.operands(), &self.measure);
+        let table = gather(&all.table, lines)?.into();
+        let operands = [("x", x, table), ("y", y.x, y.table.clone())]
+            .map(|(name, x, table)| PreparedObservations::prepared((name, x, 0), table, *wide, options));
+        let own = lines.iter().map(|&line| undefined[0][to_usize(line)]).collect();
+        let undefined = [own, undefined[usize::from(!is_self)].clone()];
+        let operands = operands.into_iter().collect::<Result<_>>()?;
+        Ok(Job { operands, measure: Measure { is_self: false, undefined, ..self.measure.clone() } })
     }
 
     /// Returns the numbers of observations of x and of y.

@@ -102,6 +102,7 @@
 //! The first features of a [`Partial`] decide between f32 and f64 for all its sums. Later features that need f64 are refused if the sums are
 //! f32, but sums in f32 merge with sums in f64.
 
+pub(crate) mod candidates;
 mod frame;
 mod job;
 mod metric;
@@ -116,6 +117,7 @@ mod precision;
 mod results;
 mod search;
 pub(crate) mod selection;
+mod so_far;
 mod stored;
 mod sums;
 mod tiles;
@@ -124,11 +126,12 @@ use self::{job::Job, pairs::condensed_len};
 pub use self::{
     metric::Metric,
     neighbor_tensors::{NeighborTensors, neighbor_tensors},
-    neighbors::{NearestSoFar, Neighbors, neighbors},
+    neighbors::neighbors,
     on_device::pairwise_tensor,
     packed::{ColumnPairs, PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
+    so_far::{NearestSoFar, Neighbors},
     stored::{
         StoredDistances, StoredNeighbors, WrittenDistances, neighbors_stored, pairwise_stored,
         write_pairwise_stored,

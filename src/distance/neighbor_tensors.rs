@@ -1,11 +1,6 @@
 //! The nearest neighbors of each observation, as tensors.
 
-use super::{
-    Metric, Options,
-    job::Job,
-    neighbors::{check_k, on_host},
-    search::select,
-};
+use super::{Metric, Options, candidates, job::Job, neighbors::check_k, search::select, so_far::on_host};
 use crate::{Element, Error, Needs, Result, Run, Tensor, dtype::nearest_f32, kernel::small};
 
 /// The nearest neighbors of each observation, on the device.
@@ -19,7 +14,7 @@ pub struct NeighborTensors {
 }
 
 /// Returns [`neighbors`](super::neighbors()) as tensors that stay on the device. Enqueues the search; waits as
-/// [`pairwise_tensor`](super::pairwise_tensor) does.
+/// [`pairwise_tensor`](super::pairwise_tensor) does, and until all are found if [candidates](super::neighbors()#cost) are taken.
 ///
 /// # Shapes
 /// As [`neighbors`](super::neighbors()): (m, k) and (m, k).
@@ -53,14 +48,22 @@ pub fn neighbor_tensors<T: Element>(
     options: &Options,
     run: &Run,
 ) -> Result<NeighborTensors> {
-    let job = Job::new(x, y, metric, options)?;
+    let (job, run) =
+        (Job::new(x, y, metric, options)?, &Run { progress: run.progress.rising(), ..run.clone() });
     let extents = job.extents();
     check_k(k, extents[1] as u64, y.is_none())?;
     if let Some(requested) = extents.into_iter().map(|n| n as u64).find(|&n| n >= u32::MAX.into()) {
         return Err(Error::Limit { what: "observations", requested, max: u64::from(u32::MAX) - 1 });
     }
     if job.measure.can_search(extents.map(|extent| extent as u64), k as u64) {
-        let (kept, indices) = select(&job, k as u64, Needs::default(), run)?;
+        let (kept, indices) = match candidates::nearest(&job, k as u64, false, run)? {
+            Some(chosen) => {
+                let [m, k] = [extents[0] as u64, k as u64];
+                let kept = Tensor::from_slice(x.device(), &chosen.pairs, &[m, 2 * k])?;
+                (kept, Tensor::from_slice(x.device(), &chosen.numbers, &[m, k])?)
+            }
+            None => select(&job, k as u64, Needs::default(), run)?,
+        };
         return Ok(NeighborTensors { indices, distances: job.measure.finish_kept_on_device(&kept)? });
     }
     let nearest = on_host(&job, k, run)?;

@@ -10,7 +10,7 @@ use super::{
 #[cfg(doc)]
 use crate::Error;
 use crate::{
-    Element, Needs, Result, Run, Status, Tensor,
+    Device, Element, Needs, Result, Run, Status, Tensor,
     dtype::{halves, nearest_f32},
     extent::{blocks, pieces, to_usize},
     kernel::{Grid, small},
@@ -119,8 +119,7 @@ impl<'a> BlockSums<'a> {
         run: &'a Run,
     ) -> Result<Self> {
         let sums = Tensor::empty(&measure.device, &[terms.len() as u64 * m.min(side), 2 * n.min(side)])?;
-        let ends = Ends { word: Tensor::zeros(&measure.device, &[1])?, before: None };
-        Ok(Self { measure, terms, side, run, sums, ends })
+        Ok(Self { measure, terms, side, run, sums, ends: Ends::new(&measure.device)? })
     }
 
     /// Enqueues the sums of each block of a job (only of the lower triangle if symmetric), passes them to `sink`, one term after another, and
@@ -177,7 +176,7 @@ impl<'a> BlockSums<'a> {
 }
 
 /// Markers of the ends of blocks. Each waits for the previous one, so that the host is at most one block ahead of the device.
-struct Ends {
+pub(super) struct Ends {
     /// A word whose download completes once all earlier work is done.
     word: Tensor<u32>,
     /// The previous marker, and the number of observations that are done when it completes.
@@ -185,8 +184,12 @@ struct Ends {
 }
 
 impl Ends {
+    pub(super) fn new(device: &Device) -> Result<Self> {
+        Ok(Self { word: Tensor::zeros(device, &[1])?, before: None })
+    }
+
     /// Enqueues a marker, waits for the previous one, and returns the number of observations done by then.
-    fn enqueue(&mut self, end: u64) -> Result<Option<u64>> {
+    pub(super) fn enqueue(&mut self, end: u64) -> Result<Option<u64>> {
         let now = (self.word.download()?, end);
         let Some((before, done)) = self.before.replace(now) else { return Ok(None) };
         before.wait()?;

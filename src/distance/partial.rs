@@ -234,7 +234,8 @@ impl Partial {
             let (x, y) = (&operands[0], &operands[operands.len() - 1]);
             for SumPanel { rows, columns, sums } in &mut self.panels {
                 let (x, y) = ((x, rows.clone()), (y, 0..*columns));
-                let pairs = ObservationPairs { x, y, features: 0..features, accumulate: true, sums0: 0 };
+                let pairs =
+                    ObservationPairs { x, y, features: 0..features, accumulate: true, sums0: 0, y_step: 0 };
                 for (&term, sums) in self.terms.iter().zip(sums) {
                     pairs.add(term, metric.power(), &self.options, lower, sums)?;
                 }

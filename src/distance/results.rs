@@ -1,16 +1,14 @@
 //! Memory for results on the host.
 
-use crate::{Error, Result, linalg::Matrix};
+use bytemuck::Zeroable;
+
+use crate::{Error, Result, fresh, linalg::Matrix};
 
 /// # Errors
 /// [`Error::OutOfHostMemory`].
-pub(super) fn zeros<T: Clone + Default>(count: usize) -> Result<Vec<T>> {
-    let mut zeros = Vec::new();
+pub(super) fn zeros<T: Zeroable>(count: usize) -> Result<Vec<T>> {
     let requested = (count as u64).saturating_mul(size_of::<T>() as u64);
-    let lacking = |_| Error::OutOfHostMemory { what: "distances".into(), requested };
-    zeros.try_reserve_exact(count).map_err(lacking)?;
-    zeros.resize(count, T::default());
-    Ok(zeros)
+    fresh::zeros(count).map_err(|_| Error::OutOfHostMemory { what: "distances".into(), requested })
 }
 
 /// # Errors

@@ -9,7 +9,7 @@ use crate::{
     kernel::{Grid, small},
     kernels::{
         finish_distance::Formula,
-        nearest::{MOST_KEPT, NEAREST, Offered, Params, WG, iterations, spec},
+        nearest::{MOST_KEPT, NEAREST, Offered, Params, Stored, WG, iterations, spec},
     },
     tensor::Window,
 };
@@ -26,7 +26,7 @@ pub(crate) struct Order {
 
 impl Order {
     const RISING: Self = Self { falling: false, low: f32::NEG_INFINITY, high: f32::INFINITY };
-    const FALLING: Self = Self { falling: true, ..Self::RISING };
+    pub(super) const FALLING: Self = Self { falling: true, ..Self::RISING };
 
     /// Returns the order by the sums of the first term, or `None` if the distance is not a monotone function of these sums alone.
     pub(crate) fn of_sums(metric: Metric, missing: Missing) -> Option<Self> {
@@ -75,7 +75,7 @@ pub(crate) struct Selection {
     /// The flags of the offered observations, if these come from another matrix.
     undefined_others: Option<Tensor<u32>>,
     order: Order,
-    wide: bool,
+    stored: Stored,
 }
 
 /// Candidates (items) that a launch offers to observations (lines), from one window of sums.
@@ -84,7 +84,7 @@ struct Items<'a> {
     sums: Window<'a>,
     /// The indices of the first line and the first item in the window.
     first: [u64; 2],
-    /// The stride in pairs from one line to the next, and from one item to the next.
+    /// The stride in sums from one line to the next, and from one item to the next.
     steps: [u64; 2],
     numbers: Range<u64>,
     offered: Offered,
@@ -100,7 +100,7 @@ impl Selection {
         device: &Device,
         [m, k]: [u64; 2],
         order: Order,
-        wide: bool,
+        stored: Stored,
         undefined: [&[bool]; 2],
         is_self: bool,
     ) -> Result<Self> {
@@ -115,7 +115,7 @@ impl Selection {
             undefined: flags(undefined[0])?,
             undefined_others: if is_self { None } else { Some(flags(undefined[1])?) },
             order,
-            wide,
+            stored,
         };
         for lines in blocks(m, selection.most_lines(1)) {
             selection.launch(lines, None)?;
@@ -128,8 +128,8 @@ impl Selection {
         Needs::device(12) * k * m + Needs::device(4) * n + Needs::device(8)
     }
 
-    /// Offers the columns of a block of sums (rows, 2 columns) to its rows. If `lower`, the block has only the pairs below the diagonal, and the
-    /// rows are offered to the columns too. Each pair must be offered exactly once. Enqueues.
+    /// Offers the columns of a block of sums, (rows, 2 columns), or (rows, columns) if they are plain, to its rows. If `lower`, the block has only
+    /// the pairs below the diagonal, and the rows are offered to the columns too. Each pair must be offered exactly once. Enqueues.
     pub(crate) fn offer(
         &mut self,
         sums: &Tensor<f32>,
@@ -147,9 +147,10 @@ impl Selection {
             (false, Some(_)) => Offered::All,
         };
         // A binding limits the number of rows of sums.
-        let height = (sums.device().limits().room() / (8 * width)).max(1);
+        let words = self.stored.words();
+        let height = (sums.device().limits().room() / (4 * words * width)).max(1);
         for part in pieces(rows.clone(), height) {
-            let [first, end] = [part.start, part.end].map(|row| 2 * width * (row - rows.start));
+            let [first, end] = [part.start, part.end].map(|row| words * width * (row - rows.start));
             let window = sums.window(first..end);
             let (of_rows, of_columns) = ([part.start, columns.start], [columns.start, part.start]);
             let numbers = columns.clone();
@@ -210,7 +211,7 @@ impl Selection {
     /// Offers items to lines, or empties these lines' lists if there are no items.
     fn launch(&mut self, lines: Range<u64>, items: Option<&Items<'_>>) -> Result<()> {
         let (device, k) = (self.sums.device().clone(), self.k());
-        let Self { sums, numbers, undefined, undefined_others, order, wide } = self;
+        let Self { sums, numbers, undefined, undefined_others, order, stored } = self;
         let count = lines.end - lines.start;
         let undefined = &*undefined;
         let flags = undefined.window(lines.start..lines.end + 1);
@@ -241,7 +242,7 @@ impl Selection {
                 items: small(pairs),
                 line_step: small(line_step),
                 item_step: small(item_step),
-                sums0: items.sums.start / 2 + small(first),
+                sums0: items.sums.start / small(stored.words()) + small(first),
                 item0: small(items.numbers.start),
                 item_flags0: others.start,
                 offered: items.offered as u32,
@@ -251,7 +252,7 @@ impl Selection {
         }
         let grid = Grid::linear(count, device.limits().groups_per_axis, count * pairs)?;
         let args = [offered, flags.arg, item_flags, kept.arg, kept_numbers.arg];
-        device.launch(&NEAREST, &spec(k, *wide), grid, &args, &params)
+        device.launch(&NEAREST, &spec(k, *stored), grid, &args, &params)
     }
 }
 

@@ -320,6 +320,7 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
             features: range,
             accumulate: false,
             sums0: 0,
+            y_step: 0,
         };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
@@ -379,6 +380,8 @@ pub(super) struct ObservationPairs<'a, T: Element> {
     pub(super) accumulate: bool,
     /// The number of pairs in the tensor of sums before these pairs.
     pub(super) sums0: u64,
+    /// 0, or the number of observations of y from those that [`TILE`] observations of x are paired with to those of the next.
+    pub(super) y_step: u64,
 }
 
 impl<T: Element> ObservationPairs<'_, T> {
@@ -417,6 +420,9 @@ impl<T: Element> ObservationPairs<'_, T> {
             depth -= depth % block;
         }
         height = height.min((work / (tiles * depth)).max(tile));
+        if self.y_step > 0 {
+            height = (height / tile).max(1) * tile;
+        }
         for row in rows.clone().step_by(to_usize(height)) {
             for col in columns.clone().step_by(to_usize(width)) {
                 let Range { start, end } = self.features;
@@ -433,6 +439,12 @@ impl<T: Element> ObservationPairs<'_, T> {
         Ok(())
     }
 
+    /// Returns the observations of y that some observations of x are paired with: from the first column of the first to the last of the last.
+    fn others(&self, rows: &Range<u64>, columns: &Range<u64>) -> Range<u64> {
+        let [first, last] = [rows.start, rows.end - 1].map(|row| (row - self.x.1.start) / u64::from(TILE));
+        self.y_step * first + columns.start..self.y_step * last + columns.end
+    }
+
     fn launch(
         &self,
         [rows, columns, features]: [Range<u64>; 3],
@@ -444,9 +456,10 @@ impl<T: Element> ObservationPairs<'_, T> {
         let ((x, all_rows), (y, all_columns)) = (&self.x, &self.y);
         let [m, n] = [&rows, &columns].map(|range| range.end - range.start);
         let (x_window, x0) = x.window(&rows, &features);
-        let (y_window, y0) = y.window(&columns, &features);
+        let others = self.others(&rows, &columns);
+        let (y_window, y0) = y.window(&others, &features);
         let words = if x.wide { 2 } else { 1 };
-        let [x_table, y_table] = [(x, &rows), (y, &columns)].map(|(operand, range)| {
+        let [x_table, y_table] = [(x, &rows), (y, &others)].map(|(operand, range)| {
             let places = operand.places(range);
             operand.table.window(3 * words * places.start..3 * words * places.end)
         });
@@ -480,6 +493,7 @@ impl<T: Element> ObservationPairs<'_, T> {
             power: nearest_f32(power),
             power_low: small(power.to_bits() & u64::from(u32::MAX)),
             power_high: small(power.to_bits() >> 32),
+            y_step: small(self.y_step),
         };
         let tile = u64::from(TILE);
         let work = 2 * term.cost() * m * n * (features.end - features.start);

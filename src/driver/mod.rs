@@ -181,6 +181,8 @@ pub(crate) struct GemmCall<'a> {
     pub(crate) transpose: [bool; 2],
     /// True if the product is added to `c`.
     pub(crate) accumulate: bool,
+    /// True if f32 may be rounded to TF32's 10 bits of mantissa.
+    pub(crate) tf32: bool,
 }
 
 /// The flag and the timeline of the handle that a launch is made with.

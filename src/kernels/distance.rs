@@ -52,6 +52,8 @@ params! {
         pub(crate) power: f32,
         pub(crate) power_low: u32,
         pub(crate) power_high: u32,
+        /// 0, or the number of observations of y from those that one row of tiles is paired with to those of the next.
+        pub(crate) y_step: u32,
     }
 }
 
@@ -155,8 +157,8 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 const BLOCKS: usize = 4;
 /// The number of observations of y up to which that many are: their packed elements take 32 MiB at most.
 const FEW: usize = 4096;
-/// The number of observations of x that one task takes.
-const BAND: usize = 64;
+/// The number of observations of x that one task takes: a row of tiles.
+const BAND: usize = TILE as usize;
 /// The pairs whose sums are in registers: `ROWS` observations of x by `COLS` of y, which are lanes of vectors.
 const ROWS: usize = 4;
 const COLS: usize = 32;
@@ -259,7 +261,10 @@ fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
     let table = |arg: &'_ CpuArg<'_>, first: u32, len: usize| {
         arg.read::<R>()[first as usize..].as_chunks::<3>().0[..len].to_vec()
     };
-    let (x_table, y_table) = (table(&x_table, p.x_table0, m), table(&y_table, p.y_table0, n));
+    // With a step, each band of observations of x has observations of y of its own.
+    let (step, bands) = (p.y_step as usize, if p.y_step == 0 { 1 } else { m.div_ceil(BAND) });
+    let (x_table, y_table) =
+        (table(&x_table, p.x_table0, m), table(&y_table, p.y_table0, (bands - 1) * step + n));
     let operand = |arg, dtype, start, stride, table| ObservationSource {
         arg,
         dtype: DType::from_code(dtype),
@@ -275,20 +280,23 @@ fn distance_in<R: Real>(launch: CpuLaunch<'_>) {
     if p.accumulate == 0 {
         sums.par_chunks_mut(lds).for_each(|row| row[..n].fill(R::Sum::zeroed()));
     }
-    let deepest = if n <= FEW { BLOCKS * BLOCK } else { BLOCK };
-    let depth = k.min(deepest);
-    let mut panels = vec![[R::default(); COLS]; n.div_ceil(COLS) * depth];
+    let deepest = if bands * n <= FEW { BLOCKS * BLOCK } else { BLOCK };
+    let (depth, own) = (k.min(deepest), n.div_ceil(COLS));
+    let mut panels = vec![[R::default(); COLS]; bands * own * depth];
     for feature in (0..k).step_by(deepest) {
         let depth = depth.min(k - feature);
-        let panels = &mut panels[..n.div_ceil(COLS) * depth];
-        panels.par_chunks_mut(depth).enumerate().for_each(|(i, panel)| y.pack(i * COLS, feature, panel));
+        let panels = &mut panels[..bands * own * depth];
+        panels.par_chunks_mut(depth).enumerate().for_each(|(i, panel)| {
+            y.pack(i / own * step + i % own * COLS, feature, panel);
+        });
         sums.par_chunks_mut(BAND * lds).enumerate().for_each(|(band, sums)| {
             let row_of = |group| band * BAND + group * ROWS;
             let groups = sums.len().div_ceil(ROWS * lds);
             let mut left = vec![[R::default(); ROWS]; groups * depth];
             left.chunks_mut(depth).enumerate().for_each(|(group, left)| x.pack(row_of(group), feature, left));
             let mut tiles = vec![TileSums::<R>::zeroed(); groups];
-            for (i, panel) in panels.chunks(depth).enumerate() {
+            let first = if step == 0 { 0 } else { band * own * depth };
+            for (i, panel) in panels[first..][..own * depth].chunks(depth).enumerate() {
                 if Cancel::is_set(cancel) {
                     return;
                 }

@@ -321,7 +321,9 @@ mod tests {
             let mut c = Tensor::<f32>::zeros(&device, &[m as u64, n as u64]).unwrap();
             let [a, b] = [&a, &b].map(|x| Rows::from_tensor("test", x).unwrap());
             let (name, op) = ("test", Op::Nt);
-            Product { name, op, a, b, lower, accumulate: false, depth: u64::MAX }.run(&mut c).unwrap();
+            Product { name, op, a, b, lower, accumulate: false, depth: u64::MAX, coarse: false }
+                .run(&mut c)
+                .unwrap();
             let c = c.read().unwrap();
             let end = |i: usize| if lower { n.min(i + 1) } else { n };
             assert_eq!(c.chunks(n).enumerate().position(|(i, row)| row[..end(i)].contains(&0.0)), None);

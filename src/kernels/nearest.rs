@@ -13,13 +13,13 @@ use crate::{
 };
 
 params! {
-    /// Parameters of the kernel: extents, steps and offsets, in pairs, flags and indices.
+    /// Parameters of the kernel: extents, steps and offsets, in sums, flags and indices.
     pub(crate) struct Params {
         pub(crate) lines: u32,
         pub(crate) items: u32,
         /// The number of items that a line keeps, at most [`MOST_KEPT`].
         pub(crate) k: u32,
-        /// The number of pairs from one line to the next, and from one item to the next.
+        /// The number of sums from one line to the next, and from one item to the next.
         pub(crate) line_step: u32,
         pub(crate) item_step: u32,
         /// The index of the sum of the first line and the first item.
@@ -71,13 +71,37 @@ codes! {
 /// The maximum length of short lists: a multiprocessor can run more workgroups with short lists.
 const SHORT: u64 = 16;
 
-/// Returns the constants of a program for lists of k items; sums are f64 if `wide`.
-pub(crate) fn spec(k: u64, wide: bool) -> [(&'static str, u32); 3] {
-    [("WG", WG), ("MOST_KEPT", if k <= SHORT { 16 } else { MOST_KEPT }), ("WIDE", wide.into())]
+/// The form in which sums are offered and kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// One f32. It is kept as a pair.
+    Plain,
+    /// An f32 and its rounding error.
+    Pair,
+    /// The two words of an f64.
+    Wide,
+}
+
+impl Stored {
+    pub(crate) fn from_wide(wide: bool) -> Self {
+        if wide { Self::Wide } else { Self::Pair }
+    }
+
+    /// Returns the number of f32 of an offered sum.
+    pub(crate) const fn words(self) -> u64 {
+        if matches!(self, Self::Plain) { 1 } else { 2 }
+    }
+}
+
+/// Returns the constants of a program for lists of k items.
+pub(crate) fn spec(k: u64, stored: Stored) -> [(&'static str, u32); 4] {
+    let [wide, plain] = [Stored::Wide, Stored::Plain].map(|form| (stored == form).into());
+    let most = if k <= SHORT { small(SHORT) } else { MOST_KEPT };
+    [("WG", WG), ("MOST_KEPT", most), ("WIDE", wide), ("PLAIN", plain)]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let specs_of = |k| [false, true].map(|wide| spec(k, wide).to_vec());
+    let specs_of = |k| [Stored::Pair, Stored::Wide, Stored::Plain].map(|stored| spec(k, stored).to_vec());
     [SHORT, MOST_KEPT.into()].into_iter().flat_map(specs_of).collect()
 }
 
@@ -95,6 +119,25 @@ const LINES: usize = 8;
 /// A sum, as two f32 or as the words of one f64.
 type Pair = [f32; 2];
 
+/// An offered sum.
+trait Sum: bytemuck::Pod + Sync {
+    fn pair(self) -> Pair;
+}
+
+impl Sum for Pair {
+    #[inline(always)]
+    fn pair(self) -> Pair {
+        self
+    }
+}
+
+impl Sum for f32 {
+    #[inline(always)]
+    fn pair(self) -> Pair {
+        [self, 0.0]
+    }
+}
+
 /// The way in which sums are compared.
 #[derive(Clone, Copy)]
 struct Keys {
@@ -106,8 +149,8 @@ struct Keys {
 impl Keys {
     /// Returns a key that is smaller for a nearer item; NaN stays NaN.
     #[inline(always)]
-    fn key(self, sum: &Pair, in_f64: bool) -> f64 {
-        let value = joined(sum, in_f64);
+    fn key(self, sum: &impl Sum, in_f64: bool) -> f64 {
+        let value = joined(&sum.pair(), in_f64);
         let value = if value < self.low { self.low } else { value };
         let value = if value > self.high { self.high } else { value };
         self.sign * value
@@ -176,20 +219,20 @@ fn is_within(key: f64, bound: f64) -> bool {
 }
 
 /// Finds the start of the first strip of a line's items, from `from` on, that has an item which may be among the nearest.
-struct NextStrip<'a> {
-    sums: &'a [Pair],
+struct NextStrip<'a, S> {
+    sums: &'a [S],
     from: usize,
     keys: Keys,
     in_f64: bool,
     bound: f64,
 }
 
-impl NextStrip<'_> {
+impl<S: Sum> NextStrip<'_, S> {
     #[inline(always)]
     fn find(&self, in_f64: bool) -> usize {
         for start in (self.from..self.sums.len()).step_by(STRIP) {
             let strip = &self.sums[start..self.sums.len().min(start + STRIP)];
-            let within = |some: bool, sum: &Pair| some | is_within(self.keys.key(sum, in_f64), self.bound);
+            let within = |some: bool, sum: &S| some | is_within(self.keys.key(sum, in_f64), self.bound);
             if strip.iter().fold(false, within) {
                 return start;
             }
@@ -198,7 +241,7 @@ impl NextStrip<'_> {
     }
 }
 
-impl NullaryFnOnce for NextStrip<'_> {
+impl<S: Sum> NullaryFnOnce for NextStrip<'_, S> {
     type Output = usize;
 
     #[inline(always)]
@@ -209,9 +252,9 @@ impl NullaryFnOnce for NextStrip<'_> {
 }
 
 /// Finds the first of some items that may be among the nearest of at least one of some adjacent lines; `bounds` are the bounds of these lines.
-struct NextItem<'a> {
+struct NextItem<'a, S> {
     /// The sums, from the first line on.
-    sums: &'a [Pair],
+    sums: &'a [S],
     step: usize,
     items: Range<usize>,
     keys: Keys,
@@ -219,14 +262,13 @@ struct NextItem<'a> {
     bounds: &'a [f64],
 }
 
-impl NextItem<'_> {
+impl<S: Sum> NextItem<'_, S> {
     #[inline(always)]
     fn find(&self, in_f64: bool) -> usize {
         for item in self.items.clone() {
             let sums = self.sums[item * self.step..][..self.bounds.len()].iter().zip(self.bounds);
-            let within = |some: bool, (sum, bound): (&Pair, &f64)| {
-                some | is_within(self.keys.key(sum, in_f64), *bound)
-            };
+            let within =
+                |some: bool, (sum, bound): (&S, &f64)| some | is_within(self.keys.key(sum, in_f64), *bound);
             if sums.fold(false, within) {
                 return item;
             }
@@ -235,7 +277,7 @@ impl NextItem<'_> {
     }
 }
 
-impl NullaryFnOnce for NextItem<'_> {
+impl<S: Sum> NullaryFnOnce for NextItem<'_, S> {
     type Output = usize;
 
     #[inline(always)]
@@ -245,19 +287,19 @@ impl NullaryFnOnce for NextItem<'_> {
 }
 
 /// The pairs that a launch offers to the lists.
-struct OfferedPairs<'a> {
+struct OfferedPairs<'a, S> {
     p: Params,
     in_f64: bool,
     keys: Keys,
     offered: Offered,
     /// The sums, from the first line and item on.
-    sums: &'a [Pair],
+    sums: &'a [S],
     undefined: [&'a [u32]; 2],
     /// The pair that a list keeps for a sum that is not a number.
     nothing: Pair,
 }
 
-impl OfferedPairs<'_> {
+impl<S: Sum> OfferedPairs<'_, S> {
     fn list(&self, sums: &[Pair], numbers: &[u32]) -> List {
         let places = sums.iter().zip(numbers).filter(|_| self.p.fresh == 0);
         let kept = places.take_while(|(_, number)| **number != NOWHERE);
@@ -281,7 +323,7 @@ impl OfferedPairs<'_> {
         }
     }
 
-    fn offer(&self, list: &mut List, line: usize, item: usize, sum: &Pair) {
+    fn offer(&self, list: &mut List, line: usize, item: usize, sum: &S) {
         let number = self.p.item0 + small(item as u64);
         if self.offered != Offered::All && number == self.p.line0 + small(line as u64) {
             return;
@@ -291,7 +333,7 @@ impl OfferedPairs<'_> {
         let is_nothing = lines[line] != 0 || items[item] != 0 || key.is_nan();
         list.offer(match is_nothing {
             true => Entry { key: f64::NAN, number, sum: self.nothing },
-            false => Entry { key, number, sum: *sum },
+            false => Entry { key, number, sum: sum.pair() },
         });
     }
 
@@ -304,7 +346,9 @@ impl OfferedPairs<'_> {
             let start = wide(NextStrip { sums, from, keys, in_f64, bound: list.bound });
             from = end.min(start + STRIP);
             for (item, sum) in (start..).zip(&sums[start..from]) {
-                self.offer(list, line, item, sum);
+                if is_within(keys.key(sum, in_f64), list.bound) {
+                    self.offer(list, line, item, sum);
+                }
             }
         }
     }
@@ -319,8 +363,9 @@ impl OfferedPairs<'_> {
             let item = wide(NextItem { sums, step, items: items.clone(), keys, in_f64, bounds: &bounds });
             if item < items.end {
                 for (i, (list, bound)) in lists.iter_mut().zip(&mut bounds).enumerate() {
-                    if self.range(first + i).contains(&item) {
-                        self.offer(list, first + i, item, &sums[item * step + i]);
+                    let sum = &sums[item * step + i];
+                    if is_within(keys.key(sum, in_f64), *bound) && self.range(first + i).contains(&item) {
+                        self.offer(list, first + i, item, sum);
                         *bound = list.bound;
                     }
                 }
@@ -331,6 +376,10 @@ impl OfferedPairs<'_> {
 }
 
 fn nearest(launch: CpuLaunch<'_>) {
+    if launch.constant("PLAIN") != 0 { nearest_of::<f32>(launch) } else { nearest_of::<Pair>(launch) }
+}
+
+fn nearest_of<S: Sum>(launch: CpuLaunch<'_>) {
     let p: Params = launch.params();
     let in_f64 = launch.constant("WIDE") != 0;
     let cancel = launch.cancel();
@@ -342,7 +391,7 @@ fn nearest(launch: CpuLaunch<'_>) {
         in_f64,
         keys: Keys { low, high, sign: if p.falling == 0 { 1.0 } else { -1.0 } },
         offered: Offered::from_code(p.offered),
-        sums: &sums.read::<Pair>()[p.sums0 as usize..],
+        sums: &sums.read::<S>()[p.sums0 as usize..],
         undefined: flags.map(|(arg, start)| &arg.read::<u32>()[start as usize..]),
         nothing: halves(f64::NAN, in_f64),
     };

@@ -284,8 +284,16 @@ impl<R: Real> InnerSum<R> {
         let accumulate = sum.is_none();
         for rows in blocks(a.count, rule.rows.saturating_mul(rule.products)) {
             let (a, b) = (a.part(rows.clone()), b.part(rows.clone()));
-            let product =
-                Product { name: op, op: Op::Tn, a, b, lower: *lower, accumulate, depth: rule.depth };
+            let product = Product {
+                name: op,
+                op: Op::Tn,
+                a,
+                b,
+                lower: *lower,
+                accumulate,
+                depth: rule.depth,
+                coarse: false,
+            };
             if rule.is_thin {
                 product.run_parts(block)?;
             } else {

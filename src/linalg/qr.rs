@@ -281,8 +281,16 @@ impl Round {
         let words = converted::<R, i32>("qr", &words.reshape(&[m, count as u64])?)?;
         let places = places.to_real::<R>(device)?;
         let (a, b) = (Rows::from_tensor("qr", &words)?, Rows::from_tensor("qr", &places)?);
-        let random =
-            Product { name: "qr", op: Op::Nn, a, b, lower: false, accumulate: true, depth: u64::MAX };
+        let random = Product {
+            name: "qr",
+            op: Op::Nn,
+            a,
+            b,
+            lower: false,
+            accumulate: true,
+            depth: u64::MAX,
+            coarse: false,
+        };
         random.run(&mut next)?;
         Ok(next)
     }

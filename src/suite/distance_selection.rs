@@ -6,6 +6,7 @@ use crate::{
     distance::selection::{Order, Selection},
     dtype::{halves, joined},
     extent::to_usize,
+    kernels::nearest::Stored,
 };
 
 device_tests! {
@@ -21,7 +22,7 @@ struct Case {
     n: u64,
     k: u64,
     order: Order,
-    wide: bool,
+    stored: Stored,
     is_self: bool,
     /// Blocks hold only the part below the diagonal.
     lower: bool,
@@ -37,12 +38,27 @@ impl Case {
     fn new([m, n, k]: [u64; 3], side: u64) -> Self {
         let sums = numbers(7, m * n, 50).into_iter().map(|sum| halves(sum, false)).collect();
         let undefined = [m, n].map(|count| vec![false; to_usize(count)]);
-        Self { m, n, k, order: RISING, wide: false, is_self: false, lower: false, side, sums, undefined }
+        Self {
+            m,
+            n,
+            k,
+            order: RISING,
+            stored: Stored::Pair,
+            is_self: false,
+            lower: false,
+            side,
+            sums,
+            undefined,
+        }
     }
 
     /// Makes a case of observations with themselves; if `lower`, only sums below the diagonal are offered.
     fn of_self(n: u64, k: u64, side: u64, lower: bool) -> Self {
         Self { is_self: true, lower, ..Self::new([n, n, k], side) }
+    }
+
+    fn is_wide(&self) -> bool {
+        self.stored == Stored::Wide
     }
 
     fn at(&self, line: u64, item: u64) -> [f32; 2] {
@@ -62,7 +78,7 @@ impl Case {
         let others = (0..self.n).filter(|&item| !self.is_self || item != line);
         let sum = |item: u64| match lines[to_usize(line)] || items[to_usize(item)] {
             true => f64::NAN,
-            false => joined(&self.at(line, item), self.wide),
+            false => joined(&self.at(line, item), self.is_wide()),
         };
         let mut all: Vec<(u32, f64)> = others.map(|item| (u32::try_from(item).unwrap(), sum(item))).collect();
         all.sort_by(|a, b| {
@@ -79,7 +95,7 @@ impl Case {
         let Self { m, n, k, side, .. } = *self;
         let flags = self.undefined.each_ref().map(|flags| &flags[..]);
         let mut selection =
-            Selection::new(device, [m, k], self.order, self.wide, flags, self.is_self).unwrap();
+            Selection::new(device, [m, k], self.order, self.stored, flags, self.is_self).unwrap();
         let steps = |count: u64| (0..count).step_by(to_usize(side)).collect::<Vec<_>>();
         for first in steps(n).into_iter().rev() {
             let columns = first..n.min(first + side);
@@ -89,20 +105,22 @@ impl Case {
                     continue;
                 }
                 let pairs = rows.clone().flat_map(|row| columns.clone().map(move |column| (row, column)));
-                let sums = pairs.flat_map(|(row, column)| match self.lower && column >= row {
+                let sums = pairs.map(|(row, column)| match self.lower && column >= row {
                     // This element must not be read.
-                    true => halves(-1e9, self.wide),
+                    true => halves(-1e9, self.is_wide()),
                     false => self.at(row, column),
                 });
-                let shape = [rows.end - rows.start, 2 * (columns.end - columns.start)];
-                let sums = Tensor::from_slice(device, &sums.collect::<Vec<_>>(), &shape).unwrap();
+                let words = self.stored.words();
+                let sums: Vec<f32> = sums.flat_map(|pair| pair[..to_usize(words)].to_vec()).collect();
+                let shape = [rows.end - rows.start, words * (columns.end - columns.start)];
+                let sums = Tensor::from_slice(device, &sums, &shape).unwrap();
                 selection.offer(&sums, rows, columns.clone(), self.lower).unwrap();
             }
         }
         let (sums, numbers) = selection.into_tensors();
         assert_eq!((sums.shape(), numbers.shape()), (&[m, 2 * k][..], &[m, k][..]), "{what}");
         let (sums, numbers) = (sums.read().unwrap(), numbers.read().unwrap());
-        let sums = sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide));
+        let sums = sums.as_chunks().0.iter().map(|sum| joined(sum, self.is_wide()));
         let found: Vec<(u32, f64)> = numbers.into_iter().zip(sums).collect();
         for (line, found) in (0..m).zip(found.chunks(to_usize(k))) {
             let expected = self.expected(line);
@@ -207,7 +225,8 @@ fn pairs_that_only_rests_tell_apart(device: &Device) {
 }
 
 fn wide_and_narrow(device: &Device) {
-    for wide in [false, true] {
+    for stored in [Stored::Plain, Stored::Pair, Stored::Wide] {
+        let wide = stored == Stored::Wide;
         if wide && !device.limits().f64 {
             continue;
         }
@@ -221,9 +240,10 @@ fn wide_and_narrow(device: &Device) {
             };
             let sums = numbers(9, 140 * 140, 1000).into_iter().enumerate().map(sum);
             case.sums = sums.map(|sum| halves(sum, wide)).collect();
-            (case.wide, case.lower, case.is_self) = (wide, lower, is_self);
+            (case.stored, case.lower, case.is_self) = (stored, lower, is_self);
             case.undefined[0][3] = true;
-            case.check(device, "wide");
+            case.sums[700] = halves(f64::NAN, wide);
+            case.check(device, &format!("{stored:?}"));
         }
     }
 }

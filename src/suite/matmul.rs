@@ -78,9 +78,18 @@ fn added<T: Sample + Real>(device: &Device, op: Op, extents: [u64; 3]) {
     let (c, mut out) = matrix::<T>(device, 3, m, n);
     let rows = |x| Rows::from_tensor("test", x).unwrap();
     let (a_rows, b_rows) = (rows(&ta), rows(&tb));
-    Product { name: "test", op, a: a_rows, b: b_rows, lower: false, accumulate: true, depth: u64::MAX }
-        .run(&mut out)
-        .unwrap();
+    Product {
+        name: "test",
+        op,
+        a: a_rows,
+        b: b_rows,
+        lower: false,
+        accumulate: true,
+        depth: u64::MAX,
+        coarse: false,
+    }
+    .run(&mut out)
+    .unwrap();
     let mut expected = oracle(op, &a, &b, extents);
     expected.iter_mut().zip(&c).for_each(|(sum, c)| sum.add(c.value()));
     assert_close(&format!("{op:?} {extents:?}"), &out.read().unwrap(), &expected, dot_of(T::DTYPE, k + 1));

@@ -11,6 +11,7 @@ mod denoise_tv;
 #[cfg(feature = "zarr")]
 mod denoise_tv_stored;
 mod distance;
+mod distance_candidates;
 mod distance_f64;
 mod distance_neighbors;
 mod distance_on_device;

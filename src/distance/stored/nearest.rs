@@ -8,10 +8,11 @@ use crate::{
     distance::{
         Metric, NearestSoFar, Neighbors,
         job::{Measure, Pipeline, most},
-        neighbors::{finished, neighbors},
+        neighbors::neighbors,
         on_device::BlockSums,
         precision::{PLAIN, table},
         search::Search,
+        so_far::finished,
         sums::{PreparedObservations, largest},
     },
     extent::to_usize,

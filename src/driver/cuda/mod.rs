@@ -228,7 +228,7 @@ impl Driver for CudaDriver {
             return None;
         }
         match self.gpu.enter() {
-            Ok(()) => self.blas.gemm(&self.gpu, call, self.tf32, timeline),
+            Ok(()) => self.blas.gemm(&self.gpu, call, self.tf32 || call.tf32, timeline),
             Err(error) => Some(Err(error)),
         }
     }

@@ -1,0 +1,404 @@
+//! The nearest neighbors of each observation from candidates. A product of matrices gives all squared distances with a bounded error, in half the
+//! operations. Each observation keeps a few more candidates than neighbors, and their exact sums decide. An observation for which the bound does
+//! not exclude all others is searched again among all.
+
+mod operands;
+
+use std::{mem::take, ops::Range};
+
+use rayon::prelude::*;
+
+use self::operands::Operands;
+use super::{
+    Missing,
+    job::{Job, Measure, most},
+    on_device::Ends,
+    results::zeros,
+    search::select,
+    selection::{Order, Selection},
+    so_far::{NearestSoFar, Neighbors, on_host, sorted},
+    sums::{ObservationPairs, PreparedObservations},
+};
+use crate::{
+    DType, Element, Error, Needs, Pending, Progress, Result, Run, Status, Tensor,
+    array::gather,
+    dtype::joined,
+    extent::{pieces, to_usize},
+    kernel::small,
+    kernels::{
+        distance::{TILE, Term},
+        nearest::Stored,
+    },
+    linalg::Matrix,
+};
+
+/// The number of candidates beyond those that are wanted, and what their number is a multiple of.
+const SPARE: u64 = 6;
+const MULTIPLE: u64 = 8;
+/// The minimum numbers of features, of observations of x, and of observations of y for each pair whose exact sum is computed. Exact sums of all
+/// pairs take as long for fewer.
+const LEAST_FEATURES: u64 = 48;
+const LEAST_LINES: u64 = 512;
+const LEAST_SHARE: u64 = 8;
+/// A search by candidates pays if at most one in so many observations of a trial would be searched again.
+const UNPROVEN: usize = 8;
+/// The maximum number of observations along each side of a block of products on a GPU.
+const SIDE: u64 = 4096;
+/// The maximum bytes of the gathered candidates' elements, and of their sums, on a GPU and on the host.
+const GATHERED: [u64; 2] = [128 << 20, 32 << 20];
+
+/// The neighbors of each observation, `k` for each, nearest first.
+pub(super) struct Chosen {
+    /// (m, 2 k): the sums, as pairs of f32; zeros if neighbors are chosen by distance.
+    pub(super) pairs: Vec<f32>,
+    /// (m, k): the indices.
+    pub(super) numbers: Vec<u32>,
+    /// (m, k): the distances, or the sums, by which neighbors are chosen.
+    keys: Vec<f64>,
+}
+
+/// A candidate, or a neighbor.
+#[derive(Clone, Copy)]
+struct Candidate {
+    key: f64,
+    number: u32,
+    pair: [f32; 2],
+}
+
+/// The places of an observation's neighbors.
+struct Places<'a> {
+    pairs: &'a mut [[f32; 2]],
+    numbers: &'a mut [u32],
+    keys: &'a mut [f64],
+}
+
+impl Chosen {
+    fn new(places: usize) -> Result<Self> {
+        Ok(Self { pairs: zeros(2 * places)?, numbers: zeros(places)?, keys: zeros(places)? })
+    }
+
+    /// Returns the neighbors of m observations, chosen by distance or by the sums.
+    pub(super) fn into_neighbors(
+        self,
+        measure: &Measure,
+        by_distance: bool,
+        [m, k]: [usize; 2],
+    ) -> Result<Neighbors> {
+        if !by_distance {
+            return sorted(measure, &self.pairs, &self.numbers, [m, k]);
+        }
+        let mut indices: Vec<u64> = zeros(self.numbers.len())?;
+        indices.iter_mut().zip(self.numbers).for_each(|(index, number)| *index = number.into());
+        Ok(Neighbors { indices, distances: Matrix::from_vec(self.keys, m, k)? })
+    }
+
+    /// Returns the places of each observation.
+    fn each(&mut self, k: usize) -> impl IndexedParallelIterator<Item = Places<'_>> {
+        let pairs = self.pairs.as_chunks_mut().0.par_chunks_mut(k);
+        let places = pairs.zip(self.numbers.par_chunks_mut(k)).zip(self.keys.par_chunks_mut(k));
+        places.map(|((pairs, numbers), keys)| Places { pairs, numbers, keys })
+    }
+}
+
+impl Places<'_> {
+    /// Takes the nearest of some candidates, in the order of their keys, NaN last, then of their indices. Returns the largest of their sums, NaN
+    /// if a key is NaN.
+    fn take(&mut self, mut candidates: Vec<Candidate>) -> f64 {
+        candidates.sort_unstable_by(|a, b| {
+            let order = a.key.partial_cmp(&b.key).unwrap_or_else(|| a.key.is_nan().cmp(&b.key.is_nan()));
+            order.then(a.number.cmp(&b.number))
+        });
+        let mut largest = f64::NEG_INFINITY;
+        for (place, Candidate { key, number, pair }) in
+            candidates.into_iter().take(self.keys.len()).enumerate()
+        {
+            (self.keys[place], self.numbers[place], self.pairs[place]) = (key, number, pair);
+            largest = if key.is_nan() { f64::NAN } else { largest.max(joined(&pair, false)) };
+        }
+        largest
+    }
+}
+
+/// Finds the `k` nearest of each observation from candidates: by distance if `by_distance`, otherwise by the sums. Returns `None` if that does
+/// not pay, or if there is no memory for it. Waits.
+///
+/// # Errors
+/// As [`neighbors`](super::neighbors()).
+pub(super) fn nearest<T: Element>(
+    job: &Job<'_, T>,
+    k: u64,
+    by_distance: bool,
+    run: &Run,
+) -> Result<Option<Chosen>> {
+    let [m, n] = job.extents().map(|extent| extent as u64);
+    let of_tile = LEAST_SHARE * u64::from(TILE);
+    let pays = job.measure.features >= LEAST_FEATURES && m >= LEAST_LINES && n / of_tile >= candidates(k);
+    if !pays || !suits::<T>(&job.measure, [m, n], k) {
+        return Ok(None);
+    }
+    let chosen = Search::new(job, k, by_distance, run).and_then(|search| {
+        let Some(search) = search else { return Ok(None) };
+        if search.pays(run)? { search.nearest(run).map(|(chosen, _)| Some(chosen)) } else { Ok(None) }
+    });
+    match chosen {
+        Err(Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. } | Error::Limit { .. }) => Ok(None),
+        chosen => chosen,
+    }
+}
+
+/// Finds the `k` nearest of each observation as [`neighbors`](super::neighbors()) does, but from candidates: in any case if there is a `side`, the
+/// number of observations of blocks and pieces. Returns them, and the number of observations that were searched again, where candidates suit.
+#[cfg(test)]
+pub(crate) fn found<T: Element>(
+    (x, y): (&Tensor<T>, Option<&Tensor<T>>),
+    k: u64,
+    metric: super::Metric,
+    options: &super::Options,
+    side: Option<u64>,
+) -> Result<Option<(Neighbors, usize)>> {
+    let (job, run) = (Job::new(x, y, metric, options)?, Run::default());
+    let (m, extents) = (job.extents()[0], job.extents().map(|extent| extent as u64));
+    let by_distance = !job.measure.finds_nearest(extents, k);
+    let of_side = |side: u64| {
+        let search = if suits::<T>(&job.measure, extents, k) {
+            Search::new(&job, k, by_distance, &run)?
+        } else {
+            None
+        };
+        search.map(|search| Search { side, batch: side, ..search }.nearest(&run)).transpose()
+    };
+    let found = match side {
+        Some(side) => of_side(side)?,
+        None => nearest(&job, k, by_distance, &run)?.map(|chosen| (chosen, 0)),
+    };
+    let with = |(chosen, again): (Chosen, usize)| {
+        Ok((chosen.into_neighbors(&job.measure, by_distance, [m, to_usize(k)])?, again))
+    };
+    found.map(with).transpose()
+}
+
+/// Returns the number of candidates of an observation.
+fn candidates(k: u64) -> u64 {
+    (k + SPARE).next_multiple_of(MULTIPLE)
+}
+
+/// True if the distance is a function of the sum of squared differences in f32, for elements whose sums are of f32 on all devices.
+fn suits<T: Element>(measure: &Measure, extents: [u64; 2], k: u64) -> bool {
+    let Measure { options, terms, wide, factors, .. } = measure;
+    let narrow = [DType::F32, DType::F16, DType::BF16, DType::U8, DType::I8].contains(&T::DTYPE);
+    let plain = !wide && !options.columns && options.missing == Missing::Propagate;
+    let square = terms[..] == [Term::Square] && factors[..] == [1.0];
+    narrow && plain && square && measure.can_search(extents, candidates(k))
+}
+
+/// A search by candidates.
+struct Search<'a, 'j, T: Element> {
+    job: &'a Job<'j, T>,
+    k: u64,
+    by_distance: bool,
+    operands: Operands,
+    /// The number of observations along each side of a block of products.
+    side: u64,
+    /// The number of observations whose candidates are gathered at once.
+    batch: u64,
+}
+
+impl<'a, 'j, T: Element> Search<'a, 'j, T> {
+    /// Prepares the operands. Returns `None` if the memory budget has no room.
+    fn new(job: &'a Job<'j, T>, k: u64, by_distance: bool, run: &Run) -> Result<Option<Self>> {
+        let (measure, device) = (&job.measure, &job.measure.device);
+        let ([m, n], count) = (job.extents().map(|extent| extent as u64), candidates(k));
+        let (room, tile) = (device.limits().room(), u64::from(TILE));
+        let on_host = device.shares_host_memory();
+        let side = if on_host { most(device) } else { SIDE.min((room / 4).isqrt() / tile * tile) };
+        // The candidates of a tile: their elements, or their sums with the observations of the tile.
+        let of_tile = tile * count * (measure.features * T::DTYPE.size()).max(8 * tile);
+        let tiles = (GATHERED[usize::from(on_host)].min(room) / of_tile.max(1)).clamp(1, m.div_ceil(tile));
+        let needs = Operands::needs([m, n], measure)
+            + Selection::needs(m, m + n, count)
+            // Another block, or batch, may begin before the memory of the previous one is free.
+            + Needs::device(8) * side * side
+            + Needs::device(4 * of_tile) * tiles
+            + NearestSoFar::needs(m, count) * 2;
+        if of_tile > room || side == 0 || run.memory.fit(device, needs).is_err() {
+            return Ok(None);
+        }
+        Ok(Some(Self { job, k, by_distance, operands: Operands::new(job)?, side, batch: tiles * tile }))
+    }
+
+    /// True if few observations of a trial would be searched again. An observation is its own neighbor here.
+    fn pays(&self, run: &Run) -> Result<bool> {
+        let (m, tile) = (self.job.extents()[0] as u64, u64::from(TILE));
+        let first = m / 2 / tile * tile;
+        let lines = first..m.min(first + tile);
+        let run = Run { progress: Progress::default(), ..run.clone() };
+        let kept = self.keep(lines.clone(), false, &run)?;
+        let k = self.k + u64::from(self.job.measure.is_self);
+        let (_, unproven) = self.decide(lines.clone(), kept, k, &run)?;
+        Ok(unproven.len() * UNPROVEN <= to_usize(lines.end - lines.start))
+    }
+
+    /// Finds the nearest of all observations. Returns them, and the number of observations that were searched again.
+    fn nearest(self, run: &Run) -> Result<(Chosen, usize)> {
+        let Self { job, k, by_distance, .. } = self;
+        let (is_self, m) = (job.measure.is_self, job.extents()[0] as u64);
+        let kept = self.keep(0..m, is_self, run)?;
+        let (mut chosen, unproven) = self.decide(0..m, kept, k, run)?;
+        // This frees the operands.
+        drop(self);
+        if !unproven.is_empty() {
+            search_again(job, &unproven, by_distance, (&mut chosen, to_usize(k)), run)?;
+        }
+        run.progress.tell(Status { rows: m, ..Status::new(0, 1, m) });
+        Ok((chosen, unproven.len()))
+    }
+
+    /// Keeps candidates for some observations: pairs of their products and 0, and their indices. If `is_self`, the observations are all, and none
+    /// is its own candidate. The rows of this step are three quarters of all.
+    fn keep(&self, lines: Range<u64>, is_self: bool, run: &Run) -> Result<(Vec<f32>, Vec<u32>)> {
+        let (measure, n) = (&self.job.measure, self.job.extents()[1] as u64);
+        let (device, count) = (&measure.device, lines.end - lines.start);
+        let undefined = [
+            &measure.undefined[0][to_usize(lines.start)..to_usize(lines.end)],
+            &measure.undefined[usize::from(!measure.is_self)][..],
+        ];
+        let (shape, order) = ([count, candidates(self.k)], Order::FALLING);
+        let mut selection = Selection::new(device, shape, order, Stored::Plain, undefined, is_self)?;
+        let (mut ends, mut status) = (Ends::new(device)?, Status::new(0, 1, count));
+        for rows in pieces(0..count, self.side) {
+            for columns in pieces(0..n, self.side) {
+                if is_self && columns.start >= rows.end {
+                    break;
+                }
+                run.cancel.check()?;
+                let own = lines.start + rows.start..lines.start + rows.end;
+                let products = self.operands.products(own, columns.clone())?;
+                selection.offer(&products, rows.clone(), columns, is_self)?;
+                if let Some(done) = ends.enqueue(rows.start / 4 * 3)?
+                    && done > status.rows
+                {
+                    status.rows = done;
+                    run.progress.tell(status);
+                }
+            }
+        }
+        let (products, numbers) = selection.into_tensors();
+        Ok((products.read()?, numbers.read()?))
+    }
+
+    /// Chooses the `k` nearest of the candidates of each observation, by their exact sums. Returns them, and the observations that may have nearer
+    /// ones.
+    fn decide(
+        &self,
+        lines: Range<u64>,
+        (products, numbers): (Vec<f32>, Vec<u32>),
+        k: u64,
+        run: &Run,
+    ) -> Result<(Chosen, Vec<u64>)> {
+        let (measure, count, k) = (&self.job.measure, to_usize(candidates(self.k)), to_usize(k));
+        let sums = self.sums(&lines, &numbers, run)?;
+        let mut chosen = Chosen::new(to_usize(lines.end - lines.start) * k)?;
+        let high =
+            Order::of_sums(measure.metric, Missing::Propagate).map_or(f32::INFINITY, |order| order.high);
+        let decide = |(i, (mut places, pairs)): (usize, (Places<'_>, &[[f32; 2]]))| {
+            let (line, of_line) = (lines.start + i as u64, i * count..(i + 1) * count);
+            let mut keys = vec![0.0; count];
+            match self.by_distance {
+                true => measure.finish_kept(pairs, &mut keys),
+                false => keys.iter_mut().zip(pairs).for_each(|(key, pair)| {
+                    let sum = joined(pair, false);
+                    *key = if sum > high.into() { high.into() } else { sum };
+                }),
+            }
+            let all = keys.into_iter().zip(&numbers[of_line.clone()]).zip(pairs);
+            let all = all.map(|((key, &number), &pair)| Candidate { key, number, pair });
+            let largest = places.take(all.collect());
+            let lowest = products[2 * (of_line.end - 1)].into();
+            // Undefined observations are candidates only where too few others are, and have no product.
+            (!self.operands.excludes(line, lowest, largest)).then_some(line)
+        };
+        let unproven = measure.device.pool()?.install(|| {
+            let pairs = sums.as_chunks().0.par_chunks(count);
+            chosen.each(k).zip(pairs).enumerate().filter_map(decide).collect()
+        });
+        Ok((chosen, unproven))
+    }
+
+    /// Returns the exact sums of the candidates of some observations, as pairs of f32. A launch pairs the observations of each tile with all
+    /// candidates of these.
+    fn sums(&self, lines: &Range<u64>, numbers: &[u32], run: &Run) -> Result<Vec<f32>> {
+        let (measure, count, tile) = (&self.job.measure, candidates(self.k), u64::from(TILE));
+        let ([x, y], device, options) = (self.job.operands(), &measure.device, &measure.options);
+        let (width, total) = (tile * count, lines.end - lines.start);
+        let mut out = zeros(2 * numbers.len())?;
+        let (mut left, mut before): (_, Option<(&mut [f32], Pending<f32>)>) = (&mut out[..], None);
+        for part in pieces(lines.clone(), self.batch) {
+            run.cancel.check()?;
+            let (rows, first) = (part.end - part.start, part.start - lines.start);
+            let own = to_usize(first * count)..to_usize((first + rows) * count);
+            let mut indices: Vec<u64> = numbers[own].iter().map(|&number| number.into()).collect();
+            indices.resize(to_usize(rows.next_multiple_of(tile) * count), 0);
+            let (elements, table) = (gather(y.x, &indices)?, gather(&y.table, &indices)?.into());
+            let others = PreparedObservations::prepared(("y", &elements, 0), table, false, options)?;
+            let (y, y_step) = ((&others, 0..width), width);
+            let features = 0..measure.features;
+            let mut sums = Tensor::empty(device, &[rows, 2 * width])?;
+            ObservationPairs { x: (x, part), y, features, accumulate: false, sums0: 0, y_step }.add(
+                Term::Square,
+                1.0,
+                options,
+                false,
+                &mut sums,
+            )?;
+            // A row of sums has those of all candidates of the tile.
+            let of_lines: Vec<u64> = (0..rows).map(|row| row * tile + row % tile).collect();
+            let pending = gather(&sums.reshape(&[rows * tile, 2 * count])?, &of_lines)?.download()?;
+            let (places, rest) = take(&mut left).split_at_mut(to_usize(2 * rows * count));
+            left = rest;
+            if let Some((places, pending)) = before.replace((places, pending)) {
+                places.copy_from_slice(&pending.wait()?);
+                run.progress.tell(Status { rows: total / 4 * 3 + first / 4, ..Status::new(0, 1, total) });
+            }
+        }
+        if let Some((places, pending)) = before {
+            places.copy_from_slice(&pending.wait()?);
+        }
+        Ok(out)
+    }
+}
+
+/// Searches the neighbors of some observations among all.
+fn search_again<T: Element>(
+    job: &Job<'_, T>,
+    lines: &[u64],
+    by_distance: bool,
+    (chosen, k): (&mut Chosen, usize),
+    run: &Run,
+) -> Result<()> {
+    let is_self = job.measure.is_self;
+    let x = gather(job.operands()[0].x, lines)?;
+    let again = job.of_lines(lines, &x)?;
+    // Each may be its own neighbor.
+    let wanted = k + usize::from(is_self);
+    let run = Run { progress: Progress::default(), ..run.clone() };
+    let all: Vec<Candidate> = if by_distance {
+        let nearest = on_host(&again, wanted, &run)?;
+        let all = nearest.distances.data().iter().zip(nearest.indices);
+        all.map(|(&key, number)| Candidate { key, number: small(number), pair: [0.0; 2] }).collect()
+    } else {
+        let (pairs, numbers) = select(&again, wanted as u64, Needs::device(x.bytes()), &run)?;
+        let (pairs, numbers) = (pairs.read()?, numbers.read()?);
+        let all = pairs.as_chunks().0.iter().zip(numbers);
+        all.map(|(&pair, number)| Candidate { key: joined(&pair, false), number, pair }).collect()
+    };
+    for (&line, all) in lines.iter().zip(all.chunks(wanted)) {
+        let others = all.iter().filter(|candidate| !is_self || u64::from(candidate.number) != line);
+        let places = to_usize(line) * k..(to_usize(line) + 1) * k;
+        let pairs = chosen.pairs.as_chunks_mut().0;
+        for (place, candidate) in places.zip(others) {
+            (chosen.keys[place], chosen.numbers[place], pairs[place]) =
+                (candidate.key, candidate.number, candidate.pair);
+        }
+    }
+    Ok(())
+}
