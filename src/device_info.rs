@@ -123,6 +123,8 @@ pub struct Limits {
     /// True if each element of a product in f32 is the same sum whatever the product's extents are. False if the cpu's code, or a vendor's
     /// library, chooses a way by them.
     pub(crate) same_sums: bool,
+    /// True if a vendor's library may round the factors of a product in f32 to TF32, for callers that allow it.
+    pub(crate) tf32: bool,
     /// True if kernels can compute in f64. All devices can store f64.
     pub f64: bool,
     /// True if kernels can store single bytes instead of whole words.

@@ -75,6 +75,7 @@ mod tests {
             f64_cost: 1,
             terms: u32::MAX,
             same_sums: true,
+            tf32: false,
             iterations: u32::MAX,
             f64: false,
             stores_bytes: false,

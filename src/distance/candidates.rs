@@ -6,6 +6,7 @@ mod operands;
 
 use std::{mem::take, ops::Range};
 
+use bytemuck::Zeroable;
 use rayon::prelude::*;
 
 use self::operands::Operands;
@@ -16,7 +17,7 @@ use super::{
     results::zeros,
     search::select,
     selection::{Order, Selection},
-    so_far::{NearestSoFar, Neighbors, on_host, sorted},
+    so_far::{Neighbor, Neighbors, on_host, sorted},
     sums::{ObservationPairs, PreparedObservations},
 };
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     kernel::small,
     kernels::{
         distance::{TILE, Term},
-        nearest::Stored,
+        nearest::SumForm,
     },
     linalg::Matrix,
 };
@@ -47,76 +48,58 @@ const SIDE: u64 = 4096;
 /// The maximum bytes of the gathered candidates' elements, and of their sums, on a GPU and on the host.
 const GATHERED: [u64; 2] = [128 << 20, 32 << 20];
 
-/// The neighbors of each observation, `k` for each, nearest first.
-pub(super) struct Chosen {
-    /// (m, 2 k): the sums, as pairs of f32; zeros if neighbors are chosen by distance.
-    pub(super) pairs: Vec<f32>,
-    /// (m, k): the indices.
-    pub(super) numbers: Vec<u32>,
-    /// (m, k): the distances, or the sums, by which neighbors are chosen.
-    keys: Vec<f64>,
-}
-
-/// A candidate, or a neighbor.
-#[derive(Clone, Copy)]
+/// A candidate, or a neighbor: the distance or the sum by which neighbors are chosen, the index, and the sum as a pair of f32.
+#[derive(Clone, Copy, Zeroable)]
 struct Candidate {
     key: f64,
     number: u32,
     pair: [f32; 2],
 }
 
-/// The places of an observation's neighbors.
-struct Places<'a> {
-    pairs: &'a mut [[f32; 2]],
-    numbers: &'a mut [u32],
-    keys: &'a mut [f64],
+/// The neighbors of each observation, (m, k), nearest first.
+pub(super) struct Chosen {
+    neighbors: Vec<Candidate>,
+    k: usize,
+    /// True if they are chosen by distance, and not by the sums.
+    by_distance: bool,
 }
 
 impl Chosen {
-    fn new(places: usize) -> Result<Self> {
-        Ok(Self { pairs: zeros(2 * places)?, numbers: zeros(places)?, keys: zeros(places)? })
-    }
-
-    /// Returns the neighbors of m observations, chosen by distance or by the sums.
-    pub(super) fn into_neighbors(
-        self,
-        measure: &Measure,
-        by_distance: bool,
-        [m, k]: [usize; 2],
-    ) -> Result<Neighbors> {
-        if !by_distance {
-            return sorted(measure, &self.pairs, &self.numbers, [m, k]);
+    pub(super) fn into_neighbors(self, measure: &Measure) -> Result<Neighbors> {
+        let (m, k) = (self.neighbors.len() / self.k, self.k);
+        if !self.by_distance {
+            let (pairs, numbers) = self.parts();
+            return sorted(measure, &pairs, &numbers, [m, k]);
         }
-        let mut indices: Vec<u64> = zeros(self.numbers.len())?;
-        indices.iter_mut().zip(self.numbers).for_each(|(index, number)| *index = number.into());
-        Ok(Neighbors { indices, distances: Matrix::from_vec(self.keys, m, k)? })
+        let all = self.neighbors.iter();
+        let indices = all.clone().map(|neighbor| neighbor.number.into()).collect();
+        Ok(Neighbors {
+            indices,
+            distances: Matrix::from_vec(all.map(|neighbor| neighbor.key).collect(), m, k)?,
+        })
     }
 
-    /// Returns the places of each observation.
-    fn each(&mut self, k: usize) -> impl IndexedParallelIterator<Item = Places<'_>> {
-        let pairs = self.pairs.as_chunks_mut().0.par_chunks_mut(k);
-        let places = pairs.zip(self.numbers.par_chunks_mut(k)).zip(self.keys.par_chunks_mut(k));
-        places.map(|((pairs, numbers), keys)| Places { pairs, numbers, keys })
+    /// Returns the sums, as pairs of f32, and the indices.
+    pub(super) fn parts(&self) -> (Vec<f32>, Vec<u32>) {
+        let all = self.neighbors.iter();
+        (
+            all.clone().flat_map(|neighbor| neighbor.pair).collect(),
+            all.map(|neighbor| neighbor.number).collect(),
+        )
     }
 }
 
-impl Places<'_> {
-    /// Takes the nearest of some candidates, in the order of their keys, NaN last, then of their indices. Returns the largest of their sums, NaN
-    /// if a key is NaN.
-    fn take(&mut self, mut candidates: Vec<Candidate>) -> f64 {
-        candidates.sort_unstable_by(|a, b| {
-            let order = a.key.partial_cmp(&b.key).unwrap_or_else(|| a.key.is_nan().cmp(&b.key.is_nan()));
-            order.then(a.number.cmp(&b.number))
-        });
-        let mut largest = f64::NEG_INFINITY;
-        for (place, Candidate { key, number, pair }) in
-            candidates.into_iter().take(self.keys.len()).enumerate()
-        {
-            (self.keys[place], self.numbers[place], self.pairs[place]) = (key, number, pair);
-            largest = if key.is_nan() { f64::NAN } else { largest.max(joined(&pair, false)) };
-        }
-        largest
+/// Writes the nearest of some candidates to `places`. Returns the largest of their sums, NaN if a key is NaN.
+fn choose(mut candidates: Vec<Candidate>, places: &mut [Candidate]) -> f64 {
+    candidates.sort_unstable_by_key(|&Candidate { key, number, .. }| Neighbor {
+        distance: key,
+        number: number.into(),
+    });
+    places.copy_from_slice(&candidates[..places.len()]);
+    if places.iter().any(|neighbor| neighbor.key.is_nan()) {
+        return f64::NAN;
     }
+    places.iter().map(|neighbor| joined(&neighbor.pair, false)).fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// Finds the `k` nearest of each observation from candidates: by distance if `by_distance`, otherwise by the sums. Returns `None` if that does
@@ -157,7 +140,7 @@ pub(crate) fn found<T: Element>(
     side: Option<u64>,
 ) -> Result<Option<(Neighbors, usize)>> {
     let (job, run) = (Job::new(x, y, metric, options)?, Run::default());
-    let (m, extents) = (job.extents()[0], job.extents().map(|extent| extent as u64));
+    let extents = job.extents().map(|extent| extent as u64);
     let by_distance = !job.measure.finds_nearest(extents, k);
     let of_side = |side: u64| {
         let search = if suits::<T>(&job.measure, extents, k) {
@@ -171,9 +154,7 @@ pub(crate) fn found<T: Element>(
         Some(side) => of_side(side)?,
         None => nearest(&job, k, by_distance, &run)?.map(|chosen| (chosen, 0)),
     };
-    let with = |(chosen, again): (Chosen, usize)| {
-        Ok((chosen.into_neighbors(&job.measure, by_distance, [m, to_usize(k)])?, again))
-    };
+    let with = |(chosen, again): (Chosen, usize)| Ok((chosen.into_neighbors(&job.measure)?, again));
     found.map(with).transpose()
 }
 
@@ -217,9 +198,10 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         let needs = Operands::needs([m, n], measure)
             + Selection::needs(m, m + n, count)
             // Another block, or batch, may begin before the memory of the previous one is free.
-            + Needs::device(8) * side * side
+            + Needs::device(8) * side.min(m) * side.min(n)
             + Needs::device(4 * of_tile) * tiles
-            + NearestSoFar::needs(m, count) * 2;
+            // The candidates' products, indices and sums; then neighbors, and the results.
+            + (Needs::host(20) * count + Needs::host(48) * k) * m;
         if of_tile > room || side == 0 || run.memory.fit(device, needs).is_err() {
             return Ok(None);
         }
@@ -240,21 +222,21 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
 
     /// Finds the nearest of all observations. Returns them, and the number of observations that were searched again.
     fn nearest(self, run: &Run) -> Result<(Chosen, usize)> {
-        let Self { job, k, by_distance, .. } = self;
+        let Self { job, k, .. } = self;
         let (is_self, m) = (job.measure.is_self, job.extents()[0] as u64);
         let kept = self.keep(0..m, is_self, run)?;
         let (mut chosen, unproven) = self.decide(0..m, kept, k, run)?;
         // This frees the operands.
         drop(self);
         if !unproven.is_empty() {
-            search_again(job, &unproven, by_distance, (&mut chosen, to_usize(k)), run)?;
+            search_again(job, &unproven, &mut chosen, run)?;
         }
         run.progress.tell(Status { rows: m, ..Status::new(0, 1, m) });
         Ok((chosen, unproven.len()))
     }
 
     /// Keeps candidates for some observations: pairs of their products and 0, and their indices. If `is_self`, the observations are all, and none
-    /// is its own candidate. The rows of this step are three quarters of all.
+    /// is its own candidate. Progress ends at three quarters of the rows.
     fn keep(&self, lines: Range<u64>, is_self: bool, run: &Run) -> Result<(Vec<f32>, Vec<u32>)> {
         let (measure, n) = (&self.job.measure, self.job.extents()[1] as u64);
         let (device, count) = (&measure.device, lines.end - lines.start);
@@ -263,7 +245,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
             &measure.undefined[usize::from(!measure.is_self)][..],
         ];
         let (shape, order) = ([count, candidates(self.k)], Order::FALLING);
-        let mut selection = Selection::new(device, shape, order, Stored::Plain, undefined, is_self)?;
+        let mut selection = Selection::new(device, shape, order, SumForm::Plain, undefined, is_self)?;
         let (mut ends, mut status) = (Ends::new(device)?, Status::new(0, 1, count));
         for rows in pieces(0..count, self.side) {
             for columns in pieces(0..n, self.side) {
@@ -297,10 +279,10 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
     ) -> Result<(Chosen, Vec<u64>)> {
         let (measure, count, k) = (&self.job.measure, to_usize(candidates(self.k)), to_usize(k));
         let sums = self.sums(&lines, &numbers, run)?;
-        let mut chosen = Chosen::new(to_usize(lines.end - lines.start) * k)?;
+        let mut neighbors: Vec<Candidate> = zeros(to_usize(lines.end - lines.start) * k)?;
         let high =
             Order::of_sums(measure.metric, Missing::Propagate).map_or(f32::INFINITY, |order| order.high);
-        let decide = |(i, (mut places, pairs)): (usize, (Places<'_>, &[[f32; 2]]))| {
+        let decide = |(i, (places, pairs)): (usize, (&mut [Candidate], &[[f32; 2]]))| {
             let (line, of_line) = (lines.start + i as u64, i * count..(i + 1) * count);
             let mut keys = vec![0.0; count];
             match self.by_distance {
@@ -312,16 +294,16 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
             }
             let all = keys.into_iter().zip(&numbers[of_line.clone()]).zip(pairs);
             let all = all.map(|((key, &number), &pair)| Candidate { key, number, pair });
-            let largest = places.take(all.collect());
+            let largest = choose(all.collect(), places);
             let lowest = products[2 * (of_line.end - 1)].into();
             // Undefined observations are candidates only where too few others are, and have no product.
             (!self.operands.excludes(line, lowest, largest)).then_some(line)
         };
         let unproven = measure.device.pool()?.install(|| {
             let pairs = sums.as_chunks().0.par_chunks(count);
-            chosen.each(k).zip(pairs).enumerate().filter_map(decide).collect()
+            neighbors.par_chunks_mut(k).zip(pairs).enumerate().filter_map(decide).collect()
         });
-        Ok((chosen, unproven))
+        Ok((Chosen { neighbors, k, by_distance: self.by_distance }, unproven))
     }
 
     /// Returns the exact sums of the candidates of some observations, as pairs of f32. A launch pairs the observations of each tile with all
@@ -368,20 +350,14 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
 }
 
 /// Searches the neighbors of some observations among all.
-fn search_again<T: Element>(
-    job: &Job<'_, T>,
-    lines: &[u64],
-    by_distance: bool,
-    (chosen, k): (&mut Chosen, usize),
-    run: &Run,
-) -> Result<()> {
-    let is_self = job.measure.is_self;
+fn search_again<T: Element>(job: &Job<'_, T>, lines: &[u64], chosen: &mut Chosen, run: &Run) -> Result<()> {
+    let (is_self, k) = (job.measure.is_self, chosen.k);
     let x = gather(job.operands()[0].x, lines)?;
     let again = job.of_lines(lines, &x)?;
     // Each may be its own neighbor.
     let wanted = k + usize::from(is_self);
     let run = Run { progress: Progress::default(), ..run.clone() };
-    let all: Vec<Candidate> = if by_distance {
+    let all: Vec<Candidate> = if chosen.by_distance {
         let nearest = on_host(&again, wanted, &run)?;
         let all = nearest.distances.data().iter().zip(nearest.indices);
         all.map(|(&key, number)| Candidate { key, number: small(number), pair: [0.0; 2] }).collect()
@@ -393,12 +369,8 @@ fn search_again<T: Element>(
     };
     for (&line, all) in lines.iter().zip(all.chunks(wanted)) {
         let others = all.iter().filter(|candidate| !is_self || u64::from(candidate.number) != line);
-        let places = to_usize(line) * k..(to_usize(line) + 1) * k;
-        let pairs = chosen.pairs.as_chunks_mut().0;
-        for (place, candidate) in places.zip(others) {
-            (chosen.keys[place], chosen.numbers[place], pairs[place]) =
-                (candidate.key, candidate.number, candidate.pair);
-        }
+        let places = &mut chosen.neighbors[to_usize(line) * k..][..k];
+        places.iter_mut().zip(others).for_each(|(place, other)| *place = *other);
     }
     Ok(())
 }

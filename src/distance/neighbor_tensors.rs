@@ -58,9 +58,9 @@ pub fn neighbor_tensors<T: Element>(
     if job.measure.can_search(extents.map(|extent| extent as u64), k as u64) {
         let (kept, indices) = match candidates::nearest(&job, k as u64, false, run)? {
             Some(chosen) => {
-                let [m, k] = [extents[0] as u64, k as u64];
-                let kept = Tensor::from_slice(x.device(), &chosen.pairs, &[m, 2 * k])?;
-                (kept, Tensor::from_slice(x.device(), &chosen.numbers, &[m, k])?)
+                let ((pairs, numbers), [m, k]) = (chosen.parts(), [extents[0] as u64, k as u64]);
+                let kept = Tensor::from_slice(x.device(), &pairs, &[m, 2 * k])?;
+                (kept, Tensor::from_slice(x.device(), &numbers, &[m, k])?)
             }
             None => select(&job, k as u64, Needs::default(), run)?,
         };

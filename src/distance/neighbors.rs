@@ -64,7 +64,7 @@ pub fn neighbors<T: Element>(
     let run = &Run { progress: run.progress.rising(), ..run.clone() };
     let by_device = job.measure.finds_nearest([m as u64, n as u64], k as u64);
     if let Some(chosen) = candidates::nearest(&job, k as u64, !by_device, run)? {
-        return chosen.into_neighbors(&job.measure, !by_device, [m, k]);
+        return chosen.into_neighbors(&job.measure);
     }
     if by_device {
         let kept = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;

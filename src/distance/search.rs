@@ -16,7 +16,7 @@ use crate::{
     kernels::{
         distance::Term,
         finish_distance::{Formula, Params},
-        nearest::Stored,
+        nearest::SumForm,
     },
 };
 
@@ -56,7 +56,8 @@ impl<'a> Search<'a> {
         let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
         let order = by_sums.unwrap_or_else(|| Order::of_distances(measure.metric));
         let (in_f64, is_self) = (measure.keeps_f64(), measure.is_self);
-        let selection = Selection::new(device, [m, k], order, Stored::from_wide(in_f64), undefined, is_self)?;
+        let selection =
+            Selection::new(device, [m, k], order, SumForm::from_wide(in_f64), undefined, is_self)?;
         let shape = [m.min(side), 2 * n.min(side)];
         let distances = if by_sums.is_none() { Some(Tensor::empty(device, &shape)?) } else { None };
         Ok(Self { measure, selection, distances })

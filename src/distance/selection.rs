@@ -9,7 +9,7 @@ use crate::{
     kernel::{Grid, small},
     kernels::{
         finish_distance::Formula,
-        nearest::{MOST_KEPT, NEAREST, Offered, Params, Stored, WG, iterations, spec},
+        nearest::{MOST_KEPT, NEAREST, Offered, Params, SumForm, WG, iterations, spec},
     },
     tensor::Window,
 };
@@ -75,7 +75,7 @@ pub(crate) struct Selection {
     /// The flags of the offered observations, if these come from another matrix.
     undefined_others: Option<Tensor<u32>>,
     order: Order,
-    stored: Stored,
+    form: SumForm,
 }
 
 /// Candidates (items) that a launch offers to observations (lines), from one window of sums.
@@ -100,7 +100,7 @@ impl Selection {
         device: &Device,
         [m, k]: [u64; 2],
         order: Order,
-        stored: Stored,
+        form: SumForm,
         undefined: [&[bool]; 2],
         is_self: bool,
     ) -> Result<Self> {
@@ -115,7 +115,7 @@ impl Selection {
             undefined: flags(undefined[0])?,
             undefined_others: if is_self { None } else { Some(flags(undefined[1])?) },
             order,
-            stored,
+            form,
         };
         for lines in blocks(m, selection.most_lines(1)) {
             selection.launch(lines, None)?;
@@ -147,7 +147,7 @@ impl Selection {
             (false, Some(_)) => Offered::All,
         };
         // A binding limits the number of rows of sums.
-        let words = self.stored.words();
+        let words = self.form.words();
         let height = (sums.device().limits().room() / (4 * words * width)).max(1);
         for part in pieces(rows.clone(), height) {
             let [first, end] = [part.start, part.end].map(|row| words * width * (row - rows.start));
@@ -211,7 +211,7 @@ impl Selection {
     /// Offers items to lines, or empties these lines' lists if there are no items.
     fn launch(&mut self, lines: Range<u64>, items: Option<&Items<'_>>) -> Result<()> {
         let (device, k) = (self.sums.device().clone(), self.k());
-        let Self { sums, numbers, undefined, undefined_others, order, stored } = self;
+        let Self { sums, numbers, undefined, undefined_others, order, form } = self;
         let count = lines.end - lines.start;
         let undefined = &*undefined;
         let flags = undefined.window(lines.start..lines.end + 1);
@@ -242,7 +242,7 @@ impl Selection {
                 items: small(pairs),
                 line_step: small(line_step),
                 item_step: small(item_step),
-                sums0: items.sums.start / small(stored.words()) + small(first),
+                sums0: items.sums.start / small(form.words()) + small(first),
                 item0: small(items.numbers.start),
                 item_flags0: others.start,
                 offered: items.offered as u32,
@@ -252,7 +252,7 @@ impl Selection {
         }
         let grid = Grid::linear(count, device.limits().groups_per_axis, count * pairs)?;
         let args = [offered, flags.arg, item_flags, kept.arg, kept_numbers.arg];
-        device.launch(&NEAREST, &spec(k, *stored), grid, &args, &params)
+        device.launch(&NEAREST, &spec(k, *form), grid, &args, &params)
     }
 }
 

@@ -390,9 +390,9 @@ impl Nearest {
 
 /// A neighbor, ordered by distance (NaN last), then by index.
 #[derive(Clone, Copy, Debug)]
-struct Neighbor {
-    distance: f64,
-    number: u64,
+pub(super) struct Neighbor {
+    pub(super) distance: f64,
+    pub(super) number: u64,
 }
 
 impl Ord for Neighbor {

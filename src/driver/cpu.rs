@@ -110,6 +110,7 @@ impl CpuDriver {
             f64_cost: 1,
             terms: Limits::TERMS,
             same_sums: false,
+            tf32: false,
             iterations: u32::MAX,
             f64: true,
             stores_bytes: true,

@@ -321,7 +321,7 @@ mod tests {
             let mut c = Tensor::<f32>::zeros(&device, &[m as u64, n as u64]).unwrap();
             let [a, b] = [&a, &b].map(|x| Rows::from_tensor("test", x).unwrap());
             let (name, op) = ("test", Op::Nt);
-            Product { name, op, a, b, lower, accumulate: false, depth: u64::MAX, coarse: false }
+            Product { name, op, a, b, lower, accumulate: false, depth: u64::MAX, tf32: false }
                 .run(&mut c)
                 .unwrap();
             let c = c.read().unwrap();

@@ -73,7 +73,7 @@ const SHORT: u64 = 16;
 
 /// The form in which sums are offered and kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub(crate) enum SumForm {
     /// One f32. It is kept as a pair.
     Plain,
     /// An f32 and its rounding error.
@@ -82,7 +82,7 @@ pub(crate) enum Stored {
     Wide,
 }
 
-impl Stored {
+impl SumForm {
     pub(crate) fn from_wide(wide: bool) -> Self {
         if wide { Self::Wide } else { Self::Pair }
     }
@@ -94,14 +94,14 @@ impl Stored {
 }
 
 /// Returns the constants of a program for lists of k items.
-pub(crate) fn spec(k: u64, stored: Stored) -> [(&'static str, u32); 4] {
-    let [wide, plain] = [Stored::Wide, Stored::Plain].map(|form| (stored == form).into());
+pub(crate) fn spec(k: u64, form: SumForm) -> [(&'static str, u32); 4] {
+    let [wide, plain] = [SumForm::Wide, SumForm::Plain].map(|other| (form == other).into());
     let most = if k <= SHORT { small(SHORT) } else { MOST_KEPT };
     [("WG", WG), ("MOST_KEPT", most), ("WIDE", wide), ("PLAIN", plain)]
 }
 
 fn specs() -> Vec<Vec<(&'static str, u32)>> {
-    let specs_of = |k| [Stored::Pair, Stored::Wide, Stored::Plain].map(|stored| spec(k, stored).to_vec());
+    let specs_of = |k| [SumForm::Pair, SumForm::Wide, SumForm::Plain].map(|form| spec(k, form).to_vec());
     [SHORT, MOST_KEPT.into()].into_iter().flat_map(specs_of).collect()
 }
 

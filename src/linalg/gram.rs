@@ -292,7 +292,7 @@ impl<R: Real> InnerSum<R> {
                 lower: *lower,
                 accumulate,
                 depth: rule.depth,
-                coarse: false,
+                tf32: false,
             };
             if rule.is_thin {
                 product.run_parts(block)?;

@@ -86,7 +86,7 @@ impl Vectors {
             let weights = Matrix::from_faer(weights.as_ref()).to_real::<f64>(part.device())?;
             let (a, b) = (Rows::from_tensor("basis", &weights)?, Rows::from_tensor("basis", part)?);
             let depth = u64::MAX;
-            Product { name: "basis", op: Op::Nn, a, b, lower: false, accumulate: true, depth, coarse: false }
+            Product { name: "basis", op: Op::Nn, a, b, lower: false, accumulate: true, depth, tf32: false }
                 .run(out)?;
             first += count;
         }

@@ -104,7 +104,7 @@ pub fn gram_lower<R: Real>(x: &Tensor<R>) -> Result<Tensor<R>> {
         lower: true,
         accumulate: false,
         depth: u64::MAX,
-        coarse: false,
+        tf32: false,
     }
     .run(&mut out)?;
     Ok(out)
@@ -123,7 +123,7 @@ pub(crate) fn multiply<A: Element, B: Element, R: Real>(
     depth: u64,
     c: &mut Tensor<R>,
 ) -> Result<()> {
-    Product { name, op, a, b, lower: false, accumulate: false, depth, coarse: false }.run(c)
+    Product { name, op, a, b, lower: false, accumulate: false, depth, tf32: false }.run(c)
 }
 
 /// [`multiply`] by this crate's own kernel, in tiles of a given size.
@@ -138,7 +138,7 @@ pub(crate) fn multiply_in_tiles(
     c: &mut Tensor<f32>,
 ) -> Result<()> {
     let (a, b) = (Rows::from_tensor("matmul", a)?, Rows::from_tensor("matmul", b)?);
-    Product { name: "matmul", op, a, b, lower, accumulate: false, depth: u64::MAX, coarse: false }
+    Product { name: "matmul", op, a, b, lower, accumulate: false, depth: u64::MAX, tf32: false }
         .run_in_tiles(tile, extents, c)
 }
 
@@ -175,7 +175,7 @@ pub(crate) struct Product<'a, A: Element, B: Element> {
     /// The maximum number of terms of a sum in one launch.
     pub(crate) depth: u64,
     /// True if a vendor's library may round f32 to TF32's 10 bits of mantissa.
-    pub(crate) coarse: bool,
+    pub(crate) tf32: bool,
 }
 
 /// Returns the number of elements of a row of c.
@@ -328,7 +328,7 @@ impl<A: Element, B: Element> Product<'_, A, B> {
             c: (c.slice(R::DTYPE.size() * c_start, c_bytes), small(ldc)?),
             transpose: [self.op == Op::Tn, self.op == Op::Nt],
             accumulate: self.accumulate || k0 > 0,
-            tf32: self.coarse,
+            tf32: self.tf32,
         })
     }
 

@@ -289,7 +289,7 @@ impl Round {
             lower: false,
             accumulate: true,
             depth: u64::MAX,
-            coarse: false,
+            tf32: false,
         };
         random.run(&mut next)?;
         Ok(next)

@@ -85,7 +85,7 @@ fn near_and_far(device: &Device) {
 
 /// Squares and products of most elements are no normal numbers, and those of two observations are.
 fn tiny_elements(device: &Device) {
-    for (scale, count) in [(3e-23, 1000), (5e-23, 1000), (1e-19, 200), (1e-18, 200)] {
+    for (scale, count) in [(6e-23, 1000), (1e-22, 1000), (1e-19, 200)] {
         let mut values: Vec<f32> = values::<f32>(7, count * 50).iter().map(|value| scale * value).collect();
         (values[0], values[50]) = (1.0, -1.0);
         check(&Tensor::from_slice(device, &values, &[count, 50]).unwrap(), None, 2, Metric::Euclidean, 512);
@@ -116,7 +116,7 @@ fn small_launches(device: &Device) {
     let device = Device::open_with(&device.info().name, &options).unwrap();
     let again = check(&observations(&device, 9, 200, 1.0, |_| 0.0), None, 10, Metric::Cosine, 192);
     // Wrong sums would exclude no observation.
-    assert!(again.is_some_and(|again| again < 0.1), "{again:?}");
+    assert!(again.is_some_and(|again| again < 0.05), "{again:?}");
 }
 
 /// More observations than candidates are at the same distance.

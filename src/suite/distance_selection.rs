@@ -6,7 +6,7 @@ use crate::{
     distance::selection::{Order, Selection},
     dtype::{halves, joined},
     extent::to_usize,
-    kernels::nearest::Stored,
+    kernels::nearest::SumForm,
 };
 
 device_tests! {
@@ -22,7 +22,7 @@ struct Case {
     n: u64,
     k: u64,
     order: Order,
-    stored: Stored,
+    form: SumForm,
     is_self: bool,
     /// Blocks hold only the part below the diagonal.
     lower: bool,
@@ -43,7 +43,7 @@ impl Case {
             n,
             k,
             order: RISING,
-            stored: Stored::Pair,
+            form: SumForm::Pair,
             is_self: false,
             lower: false,
             side,
@@ -58,7 +58,7 @@ impl Case {
     }
 
     fn is_wide(&self) -> bool {
-        self.stored == Stored::Wide
+        self.form == SumForm::Wide
     }
 
     fn at(&self, line: u64, item: u64) -> [f32; 2] {
@@ -95,7 +95,7 @@ impl Case {
         let Self { m, n, k, side, .. } = *self;
         let flags = self.undefined.each_ref().map(|flags| &flags[..]);
         let mut selection =
-            Selection::new(device, [m, k], self.order, self.stored, flags, self.is_self).unwrap();
+            Selection::new(device, [m, k], self.order, self.form, flags, self.is_self).unwrap();
         let steps = |count: u64| (0..count).step_by(to_usize(side)).collect::<Vec<_>>();
         for first in steps(n).into_iter().rev() {
             let columns = first..n.min(first + side);
@@ -110,7 +110,7 @@ impl Case {
                     true => halves(-1e9, self.is_wide()),
                     false => self.at(row, column),
                 });
-                let words = self.stored.words();
+                let words = self.form.words();
                 let sums: Vec<f32> = sums.flat_map(|pair| pair[..to_usize(words)].to_vec()).collect();
                 let shape = [rows.end - rows.start, words * (columns.end - columns.start)];
                 let sums = Tensor::from_slice(device, &sums, &shape).unwrap();
@@ -225,8 +225,8 @@ fn pairs_that_only_rests_tell_apart(device: &Device) {
 }
 
 fn wide_and_narrow(device: &Device) {
-    for stored in [Stored::Plain, Stored::Pair, Stored::Wide] {
-        let wide = stored == Stored::Wide;
+    for form in [SumForm::Plain, SumForm::Pair, SumForm::Wide] {
+        let wide = form == SumForm::Wide;
         if wide && !device.limits().f64 {
             continue;
         }
@@ -240,10 +240,10 @@ fn wide_and_narrow(device: &Device) {
             };
             let sums = numbers(9, 140 * 140, 1000).into_iter().enumerate().map(sum);
             case.sums = sums.map(|sum| halves(sum, wide)).collect();
-            (case.stored, case.lower, case.is_self) = (stored, lower, is_self);
+            (case.form, case.lower, case.is_self) = (form, lower, is_self);
             case.undefined[0][3] = true;
             case.sums[700] = halves(f64::NAN, wide);
-            case.check(device, &format!("{stored:?}"));
+            case.check(device, &format!("{form:?}"));
         }
     }
 }

@@ -86,7 +86,7 @@ fn added<T: Sample + Real>(device: &Device, op: Op, extents: [u64; 3]) {
         lower: false,
         accumulate: true,
         depth: u64::MAX,
-        coarse: false,
+        tf32: false,
     }
     .run(&mut out)
     .unwrap();

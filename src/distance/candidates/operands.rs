@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    Backend, DType, Device, Element, Needs, Result, Tensor, TensorView,
+    DType, Device, Element, Needs, Result, Tensor, TensorView,
     array::{Zip, concat, mean, zip},
     distance::{
         job::{Job, Measure},
@@ -79,9 +79,9 @@ impl Operands {
         let squares = of_x.clone();
         let terms = (measure.features + ALIGNED + COLUMNS) as f64;
         // The vendor's library may round factors to TF32, and adds products less exactly then.
-        let errors = match device.info().backend {
-            Backend::Cuda => [TF32, terms / (1u64 << 22) as f64],
-            _ => [0.0, 1.01 * terms / (1u64 << 24) as f64],
+        let errors = match device.limits().tf32 {
+            true => [TF32, terms / (1u64 << 22) as f64],
+            false => [0.0, 1.01 * terms / (1u64 << 24) as f64],
         };
         Ok(Self { y, x, lengths, squares, longest, errors, tiny: terms * f64::from(f32::MIN_POSITIVE) })
     }
@@ -94,7 +94,7 @@ impl Operands {
         for ([a, b], accumulate) in [(elements, false), (self.lengths.each_ref(), true)] {
             let (a, b) = (Rows::new(a, rows.clone()), Rows::new(b, columns.clone()));
             let (name, op, lower, depth) = ("distance", Op::Nt, false, u64::MAX);
-            Product { name, op, a, b, lower, accumulate, depth, coarse: true }.run(&mut products)?;
+            Product { name, op, a, b, lower, accumulate, depth, tf32: true }.run(&mut products)?;
         }
         Ok(products)
     }
@@ -160,4 +160,36 @@ fn lengths(device: &Device, squares: &[f64], ones_first: bool) -> Result<Tensor<
         }
     }
     Tensor::from_slice(device, &lengths, &[squares.len() as u64, COLUMNS])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operands(square: f64, longest: f64) -> Operands {
+        let none = || Tensor::zeros(&Device::cpu(), &[1, COLUMNS]).unwrap();
+        let (y, lengths, squares) = (none(), [none(), none()], vec![square]);
+        let (errors, tiny) = ([0.0, 1e-6], 60.0 * f64::from(f32::MIN_POSITIVE));
+        Operands { y, x: None, lengths, squares, longest, errors, tiny }
+    }
+
+    /// A product of -1 is a squared distance of 2.
+    #[test]
+    fn larger_sums_are_excluded() {
+        let unit = operands(1.0, 1.0);
+        for (product, sum, excludes) in
+            [(-1.0, 1.9, true), (-1.0, 1.9999, false), (-1.0, 2.1, false), (1.0, 0.0, false)]
+        {
+            assert_eq!(unit.excludes(0, product, sum), excludes, "{product} {sum}");
+        }
+        assert!(!unit.excludes(0, f64::NAN, 0.5) && !unit.excludes(0, -1.0, f64::NAN));
+        assert!(!operands(1.0, 1e9).excludes(0, -1e-6, 1e-7));
+    }
+
+    /// Devices may take products below the normal numbers for 0.
+    #[test]
+    fn products_that_are_too_small_exclude_nothing() {
+        assert!(!operands(1e-43, 3e-22).excludes(0, -1e-43, 1e-44));
+        assert!(!operands(1e-37, 3e-19).excludes(0, -1e-37, 1e-38));
+    }
 }

@@ -42,6 +42,7 @@ pub(super) const LEAST_LIMITS: Limits = Limits {
     f64_cost: 64,
     terms: u32::MAX,
     same_sums: false,
+    tf32: true,
     iterations: u32::MAX,
     f64: true,
     stores_bytes: true,

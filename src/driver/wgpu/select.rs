@@ -297,6 +297,7 @@ fn limits(granted: &wgpu::Limits) -> Limits {
         f64_cost: 1,
         terms: u32::MAX,
         same_sums: true,
+        tf32: false,
         // wgpu does not report which devices need this limit, and an additional launch costs other devices little.
         iterations: 65_535,
         // WGSL has neither f64 nor stores of bytes.
