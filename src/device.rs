@@ -91,6 +91,7 @@ impl Device {
         if let Some(name) = std::env::var("TEATIME_DEVICE").ok().filter(|name| !name.is_empty()) {
             return Self::open_with(&name, options);
         }
+        let options = &options.resolved()?;
         let mut skipped = Vec::new();
         let driver = BEST.iter().find_map(|best| best(options, &mut skipped));
         let device = match driver {
@@ -123,7 +124,7 @@ impl Device {
     /// # Errors
     /// As [`open`](Self::open); [`Error::Argument`] for zero threads or limits below those of any device.
     pub fn open_with(name: &str, options: &DeviceOptions) -> Result<Self> {
-        options.check()?;
+        let options = &options.resolved()?;
         if let Some(names) = group::names(name) {
             return Self::open_group(name, &names, options);
         }
@@ -157,12 +158,14 @@ impl Device {
         }
     }
 
-    /// Opens the CPU with as many threads as the process may run at once. Each call starts its own threads.
+    /// Opens the CPU with as many threads as the process may run at once, or as `TEATIME_THREADS` names. Each call starts its own threads.
     ///
     /// # Panics
     /// If the system cannot start a thread.
     pub fn cpu() -> Self {
-        Self::open("cpu").expect("the system should be able to start threads")
+        // A variable that names no number of threads is left for `open` to refuse.
+        let all = || Self::open_with("cpu", &DeviceOptions::default().threads(threads(None)));
+        Self::open("cpu").or_else(|_| all()).expect("the system should be able to start threads")
     }
 
     /// Lists every device of this machine, and the reason for each device or backend that is not usable.

@@ -1,6 +1,6 @@
 //! Properties of devices, the limits that devices grant, and options for opening them.
 
-use std::fmt;
+use std::{env, fmt};
 
 use crate::{DType, Error, Result};
 
@@ -197,7 +197,8 @@ const MAX_THREADS: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceOptions {
-    /// The number of threads that decode and, on the cpu device, compute. Default: as many as the process may run at once.
+    /// The number of threads that decode and, on the cpu device, compute. Default: the number that the environment variable `TEATIME_THREADS`
+    /// names, otherwise as many as the process may run at once.
     pub threads: Option<usize>,
     /// Lowers [`Limits::binding`], in bytes; for tests of the division of work.
     pub(crate) binding: Option<u64>,
@@ -248,10 +249,22 @@ crate::setters! {
 }
 
 impl DeviceOptions {
-    pub(crate) fn check(&self) -> Result<()> {
-        let op = "Device::open_with";
-        if let Some(threads) = self.threads.filter(|threads| !(1..=MAX_THREADS).contains(threads)) {
-            return Err(Error::argument(op, "threads", format_args!("{threads}; it is 1 to {MAX_THREADS}")));
+    /// Returns the options, with the number of threads that the environment names unless they have one.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for options that no device can have.
+    pub(crate) fn resolved(&self) -> Result<Self> {
+        let (op, variable) = ("Device::open_with", "TEATIME_THREADS");
+        let mut options = self.clone();
+        let named = env::var_os(variable).filter(|text| !text.is_empty() && self.threads.is_none());
+        let (argument, threads) = match &named {
+            Some(text) => (variable, Some(text.to_string_lossy().into_owned())),
+            None => ("threads", self.threads.map(|threads| threads.to_string())),
+        };
+        if let Some(text) = threads {
+            let threads = text.trim().parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
+            let why = || Error::argument(op, argument, format_args!("{text}; it is 1 to {MAX_THREADS}"));
+            options.threads = Some(threads.ok_or_else(why)?);
         }
         if self.binding.is_some_and(|bytes| bytes < 16 << 10) {
             return Err(Error::argument(op, "binding", "below 16 KiB, less than any device has"));
@@ -268,7 +281,7 @@ impl DeviceOptions {
         if self.fill == Some(0) {
             return Err(Error::argument(op, "fill", "0; a launch has at least one workgroup"));
         }
-        Ok(())
+        Ok(options)
     }
 
     /// Returns the granted limits, lowered or changed by the options.

@@ -57,7 +57,7 @@ impl Device {
     /// # Errors
     /// As [`from_wgpu`](Self::from_wgpu) and [`open_with`](Self::open_with).
     pub fn from_wgpu_with(device: wgpu::Device, queue: wgpu::Queue, options: &DeviceOptions) -> Result<Self> {
-        options.check()?;
+        let options = &options.resolved()?;
         Ok(Self::from_driver(lent(device, queue, options)?, options))
     }
 

@@ -50,7 +50,7 @@ impl Device {
         stream: Arc<CudaStream>,
         options: &DeviceOptions,
     ) -> Result<Self> {
-        options.check()?;
+        let options = &options.resolved()?;
         Ok(Self::from_driver(lent(KERNELS[0], context, stream, options)?, options))
     }
 

@@ -91,7 +91,7 @@ pub(crate) struct Resources {
     /// with the same results; other commands take the first.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Threads that decode, and compute on the cpu device; changes no result [default: all]
+    /// Threads that decode, and compute on the cpu device; changes no result [default: as `TEATIME_THREADS` says, else all]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
     /// Most host memory to plan with [default: half of what is free]

@@ -3,7 +3,7 @@
 use half::f16;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    Device, Element, Real,
+    Device, Element, Real, Result, Tensor,
     filter::{self, GaussianOptions, Mode, PerAxis, Rounding, TvOptions},
 };
 
@@ -62,18 +62,47 @@ impl Options {
     }
 }
 
-/// Returns the filtered array, of the type that `out` names: `float32`, `float64`, or the type of `x`.
+/// A Gaussian filter, or a combination of its derivatives along each axis.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Gaussian,
+    Laplace,
+    GradientMagnitude,
+}
+
+/// A filter: its kind, its standard deviations and its options.
+struct Filter(Kind, PerAxis<f64>, GaussianOptions);
+
+impl Filter {
+    fn run<T: Element, U: Element>(self, x: &Tensor<T>) -> Result<Tensor<U>> {
+        let Self(kind, sigma, options) = self;
+        match kind {
+            Kind::Gaussian => filter::gaussian(x, sigma, &options),
+            Kind::Laplace => filter::gaussian_laplace(x, sigma, &options),
+            Kind::GradientMagnitude => filter::gaussian_gradient_magnitude(x, sigma, &options),
+        }
+    }
+}
+
+/// Returns the filtered array, of the type that `out` names: `float32`, `float64`, or the type of `x`. `kind` is the end of scipy's name.
 #[pyfunction]
 pub(crate) fn gaussian<'py>(
     py: Python<'py>,
     x: Array<'py>,
+    kind: &str,
     options: Options,
     out: &str,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     let device = run.device(py)?;
-    let how = options.on(&device)?;
-    with_array!(x, x => gaussian_of(py, x, how, out, &device, run))
+    let kinds = [
+        ("filter", Kind::Gaussian),
+        ("laplace", Kind::Laplace),
+        ("gradient_magnitude", Kind::GradientMagnitude),
+    ];
+    let (sigma, options) = options.on(&device)?;
+    let filter = Filter(either("kind", kind, kinds)?, sigma, options);
+    with_array!(x, x => gaussian_of(py, x, filter, out, &device, run))
 }
 
 /// The axes of images, the weight, the end by energies, and the maximum number of iterations.
@@ -118,15 +147,15 @@ fn denoise_tv_in<'py, T: Element + numpy::Element, R: Real + numpy::Element>(
 fn gaussian_of<'py, T: Element + numpy::Element>(
     py: Python<'py>,
     x: &Given<'py, T>,
-    (sigma, options): (PerAxis<f64>, GaussianOptions),
+    filter: Filter,
     out: &str,
     device: &Device,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyAny>> {
     match out {
-        "float32" => mapped(py, x, device, run, |x| filter::gaussian::<T, f32>(x, sigma, &options)),
-        "float64" => mapped(py, x, device, run, |x| filter::gaussian::<T, f64>(x, sigma, &options)),
-        "float16" => mapped(py, x, device, run, |x| filter::gaussian::<T, f16>(x, sigma, &options)),
-        _ => mapped(py, x, device, run, |x| filter::gaussian::<T, T>(x, sigma, &options)),
+        "float32" => mapped(py, x, device, run, |x| filter.run::<T, f32>(x)),
+        "float64" => mapped(py, x, device, run, |x| filter.run::<T, f64>(x)),
+        "float16" => mapped(py, x, device, run, |x| filter.run::<T, f16>(x)),
+        _ => mapped(py, x, device, run, |x| filter.run::<T, T>(x)),
     }
 }

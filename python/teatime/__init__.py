@@ -11,7 +11,7 @@ names another default. They release the interpreter's lock.
 :func:`pca`               principal components of observations
 :func:`pairwise_distance` distances in 17 metrics, as scipy's ``cdist`` and ``pdist``; also of arrays in files
 :func:`neighbors`         the nearest of each observation, as scikit-learn's ``NearestNeighbors``
-:func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`
+:func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`; :func:`gaussian_laplace`, :func:`gaussian_gradient_magnitude`
 :func:`denoise_tv_chambolle` as :func:`skimage.restoration.denoise_tv_chambolle`
 :func:`write_gaussian_filter` and :func:`write_denoise_tv_chambolle`, from the file of one array to that of another
 :func:`map_overlap`       a function of your own on an array that need not fit memory, as dask's
@@ -31,7 +31,7 @@ from ._bits import pack, unpack
 from ._cuda import CudaArray, to_cuda
 from ._device import Device, devices
 from ._distance import Neighbors, neighbors, pairwise_distance
-from ._filter import denoise_tv_chambolle, gaussian_filter
+from ._filter import denoise_tv_chambolle, gaussian_filter, gaussian_gradient_magnitude, gaussian_laplace
 from ._linalg import PCA, SVD, pca, svd, truncated_svd
 from ._overlap import Mapped, map_overlap
 from ._teatime import __version__
@@ -52,6 +52,8 @@ __all__ = [
     "devices",
     "denoise_tv_chambolle",
     "gaussian_filter",
+    "gaussian_gradient_magnitude",
+    "gaussian_laplace",
     "grm",
     "map_overlap",
     "neighbors",

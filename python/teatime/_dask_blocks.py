@@ -76,7 +76,7 @@ def gaussian_filter(
     options = filter_options(
         filtered_axes(axes, x.ndim), sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
     )
-    warn_of_sign(options, dtype)
+    warn_of_sign(options["order"], dtype)
     unknown = [name for name in options["mode"] if name not in _BOUNDARIES]
     if unknown:
         raise ValueError(f"`mode` is one of {', '.join(_BOUNDARIES)}, not {unknown[0]!r}")

@@ -82,10 +82,11 @@ def of_type(result: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return result.astype(dtype, copy=False)
 
 
-def warn_of_sign(options: dict[str, Any], dtype: np.dtype[Any], name: str = "output") -> None:
+def warn_of_sign(order: Sequence[int], dtype: np.dtype[Any], name: str = "output", stacklevel: int = 3) -> None:
     """Warns of a derivative whose negative half the type of the result does not have."""
-    if dtype.kind == "u" and any(options["order"]):
-        warnings.warn(f"teatime: what is negative of a derivative is 0 in {dtype}: give a float or signed `{name}`", stacklevel=3)
+    if dtype.kind == "u" and any(order):
+        text = f"teatime: what is negative of a derivative is 0 in {dtype}: give a float or signed `{name}`"
+        warnings.warn(text, stacklevel=stacklevel)
 
 
 def is_long(dtype: np.dtype[Any]) -> bool:
@@ -140,14 +141,67 @@ def gaussian_filter(
     >>> teatime.gaussian_filter(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 1.0, radius=1).round(4)
     array([0.    , 0.2741, 0.4519, 0.2741, 0.    ])
     """
-    given = given_array(input, "input", "gaussian_filter")
-    if given.dtype.kind == "c":
-        each = functools.partial(
-            gaussian_filter, sigma=sigma, order=order, mode=mode, truncate=truncate, radius=radius, axes=axes, rounding=rounding,
-            narrow=narrow, device=device,
-        )
+    return _filtered(
+        "filter", input, sigma, output, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, axes=axes, rounding=rounding,
+        narrow=narrow, device=device,
+    )
+
+
+def gaussian_laplace(
+    input: ArrayLike, sigma: float | Sequence[float], output: DTypeLike | NDArray[Any] | None = None,
+    mode: str | Sequence[str] = "reflect", cval: Any = 0.0, *, axes: int | Sequence[int] | None = None, truncate: float = 4.0,
+    radius: int | Sequence[int] | None = None, narrow: bool | None = None, device: Device | str | None = None,
+) -> NDArray[Any]:
+    """The Laplacian of the Gaussian, the sum of its second derivatives: :func:`scipy.ndimage.gaussian_laplace` with its arguments.
+
+    Arguments and types are those of :func:`gaussian_filter`. Integers are rounded once, at the end; of unsigned ones, what is negative is
+    0, with a warning.
+
+    Examples
+    --------
+    >>> import numpy as np, teatime
+    >>> teatime.gaussian_laplace(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 1.0, radius=2).round(3)
+    array([ 0.162,  0.   , -0.403,  0.   ,  0.162])
+    """
+    return _filtered(
+        "laplace", input, sigma, output, order=0, mode=mode, cval=cval, truncate=truncate, radius=radius, axes=axes, rounding="once",
+        narrow=narrow, device=device,
+    )
+
+
+def gaussian_gradient_magnitude(
+    input: ArrayLike, sigma: float | Sequence[float], output: DTypeLike | NDArray[Any] | None = None,
+    mode: str | Sequence[str] = "reflect", cval: Any = 0.0, *, axes: int | Sequence[int] | None = None, truncate: float = 4.0,
+    radius: int | Sequence[int] | None = None, narrow: bool | None = None, device: Device | str | None = None,
+) -> NDArray[Any]:
+    """The length of the Gaussian's gradient: :func:`scipy.ndimage.gaussian_gradient_magnitude` with its arguments.
+
+    Arguments and types are those of :func:`gaussian_filter`, and numbers are real. Integers are rounded once, at the end. Axes that are not
+    named are not filtered, as scipy documents it; scipy 1.17 smooths along them too.
+
+    Examples
+    --------
+    >>> import numpy as np, teatime
+    >>> teatime.gaussian_gradient_magnitude(np.array([0.0, 2.0, 4.0, 6.0, 8.0]), 0.5).round(2)[2]
+    2.0
+    """
+    return _filtered(
+        "gradient_magnitude", input, sigma, output, order=0, mode=mode, cval=cval, truncate=truncate, radius=radius, axes=axes,
+        rounding="once", narrow=narrow, device=device,
+    )
+
+
+def _filtered(
+    kind: str, input: ArrayLike, sigma: float | Sequence[float], output: DTypeLike | NDArray[Any] | None = None, *, cval: Any,
+    axes: int | Sequence[int] | None, narrow: bool | None, device: Device | str | None, **options: Any,
+) -> NDArray[Any]:
+    """The filter whose name in scipy ends with ``kind``. ``options`` are the others of :func:`filter_options`."""
+    name = f"gaussian_{kind}"
+    given = given_array(input, "input", name)
+    if given.dtype.kind == "c" and kind != "gradient_magnitude":
+        each = functools.partial(_filtered, kind, sigma=sigma, narrow=narrow, device=device, axes=axes, **options)
         return _of_parts(each, given, output, cval)
-    x = as_array(given, "input", "gaussian_filter")
+    x = as_array(given, "input", name)
     check_narrow(given, "input", narrow, device)
     device = device_of(device, input=x)
     chosen = filtered_axes(axes, x.ndim)
@@ -155,19 +209,18 @@ def gaussian_filter(
     if into is not None and not (hasattr(into, "__setitem__") and isinstance(into.dtype, np.dtype)):
         raise TypeError(f"`output` is {type(into)}: a type, or an array of NumPy's or CuPy's")
     dtype = np.dtype(into.dtype if into is not None else given.dtype if output is None else output).newbyteorder("=")
+    rounding = options["rounding"]
     computed = computed_type(given.dtype.newbyteorder("="), dtype, rounding)
     if into is not None and into.shape != x.shape:
         raise ValueError(f"`output` has the shape {into.shape}, `input` {x.shape}")
-    options = filter_options(
-        chosen, sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding=rounding, narrow=narrow
-    )
+    each_axis = filter_options(chosen, sigma, cval=cval, narrow=narrow, **options)
     if x.ndim == 0:
         raise ValueError("`input` has no axis")
-    warn_of_sign(options, dtype)
-    for part in [options] if rounding != "scipy" or not is_long(dtype) else axis_by_axis(options):
+    warn_of_sign([2] if kind == "laplace" else each_axis["order"], dtype, stacklevel=4)
+    for part in [each_axis] if rounding != "scipy" or not is_long(dtype) else axis_by_axis(each_axis):
         # The array is in C order, since axes are filtered in turn and another order would round differently.
-        x = _teatime.gaussian(c_order(x), part, str(computed) if computed != x.dtype else "same", run_options(device))
-        if part is not options:
+        x = _teatime.gaussian(c_order(x), kind, part, str(computed) if computed != x.dtype else "same", run_options(device))
+        if part is not each_axis:
             np.trunc(x, out=x)
     result = of_type(x, dtype)
     if into is None:

@@ -63,7 +63,7 @@ def write_gaussian_filter(
         filtered_axes(axes, len(stored.shape)), sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding="once",
         narrow=narrow,
     )
-    warn_of_sign(options, made, "dtype")
+    warn_of_sign(options["order"], made, "dtype")
     to = target(out, stored, chunks, resume, files)
     return Mapped(*_teatime.write_gaussian(stored, options, str(made), to, run_options(device, progress, memory)))
 

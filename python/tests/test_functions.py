@@ -249,6 +249,31 @@ def test_denoising_of_types(device, rng, dtype):
         teatime.denoise_tv_chambolle(image[None], device=device, **options)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "i8"])
+@pytest.mark.parametrize("name", ["gaussian_laplace", "gaussian_gradient_magnitude"])
+def test_sums_of_derivatives(rng, name, dtype):
+    x = (rng.random((9, 14, 5)) * 50).astype(dtype)
+    ours, scipys = getattr(teatime, name), getattr(ndimage, name)
+    options = {"sigma": (1.2, 2.1, 0.7), "mode": ["mirror", "constant", "wrap"], "cval": 3, "truncate": 3, "output": "f8"}
+    within = 1e-12 if dtype in ("f8", "i8") else 1e-4
+    np.testing.assert_allclose(ours(x, **options, device="cpu"), scipys(x.astype("f8"), **options), atol=within)
+    want = scipys(x.astype("f8")[..., 0], 1.5, radius=4)
+    np.testing.assert_allclose(ours(x, 1.5, "f8", axes=(0, 1), radius=4, device="cpu")[..., 0], want, atol=within)
+    if dtype != "u1":
+        same = ours(x, 1.0, device="cpu")
+        assert same.dtype == x.dtype and same.shape == x.shape
+
+
+def test_sums_of_derivatives_of_other_numbers():
+    x = np.array([0, 0, 4 + 8j, 0, 0])
+    want = teatime.gaussian_laplace(x.real, 1.0) + 1j * teatime.gaussian_laplace(x.imag, 1.0)
+    np.testing.assert_array_equal(teatime.gaussian_laplace(x, 1.0), want)
+    with pytest.raises(TypeError, match="complex"):
+        teatime.gaussian_gradient_magnitude(x, 1.0)
+    with pytest.warns(UserWarning, match="0 in uint8"):
+        assert teatime.gaussian_laplace(np.array([0, 0, 200, 0, 0], "u1"), 1.0)[2] == 0
+
+
 def test_a_derivative_of_unsigned_integers_warns():
     ramp = np.arange(200, 160, -4, dtype="u1")
     with pytest.warns(UserWarning, match="what is negative of a derivative is 0 in uint8"):

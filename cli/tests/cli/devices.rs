@@ -27,6 +27,27 @@ fn a_default_that_is_not_there_is_an_error() {
     assert!(ran.code == 1 && ran.err.contains("abacus"), "{}", ran.err);
 }
 
+#[test]
+fn a_variable_names_the_threads() {
+    let scratch = Scratch::new();
+    write_npy(scratch.join("x.npy"), &[1.0f32, 2.0, 4.0, 8.0], [2, 2]).unwrap();
+    let with = |threads: &str, options: &str| {
+        let mut command =
+            scratch.command(&format!("blur x.npy y.npy --sigma 1 --overwrite --json --device cpu{options}"));
+        command.env("TEATIME_THREADS", threads);
+        run(command)
+    };
+    for (threads, options, expected) in [("3", "", 3), ("3", " --threads 2", 2), ("none", " --threads 2", 2)]
+    {
+        assert_eq!(parsed(&with(threads, options).out)["threads"], expected, "{threads}{options}");
+    }
+    for threads in ["0", "1025", "none", "-1"] {
+        let ran = with(threads, "");
+        assert_eq!(ran.code, 1, "{threads}");
+        assert_has(&ran.err, &["TEATIME_THREADS", threads, "1 to 1024"]);
+    }
+}
+
 /// Devices of a group share the work of some commands, and the files are the same; other commands say that they do not share.
 #[test]
 fn groups() {
