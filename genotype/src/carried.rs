@@ -1,5 +1,7 @@
 //! The alleles of each variant that samples carry.
 
+use std::slice::ChunksExact;
+
 use teatime::{Device, Result, Run};
 
 use super::{of_ploidy::alleles, ploidy::each_row_of_calls, source::Genotypes};
@@ -26,14 +28,12 @@ use super::{of_ploidy::alleles, ploidy::each_row_of_calls, source::Genotypes};
 /// ```
 pub fn carried_alleles(genotypes: &Genotypes, device: &Device, run: &Run) -> Result<Vec<u128>> {
     let mut carried = Vec::new();
-    let add = |bits: &mut u128, call: &[i8]| {
-        if alleles(call).is_some() {
-            *bits |= call.iter().filter(|allele| **allele >= 0).fold(0, |bits, allele| bits | 1 << allele);
-        }
+    let of_row = |calls: ChunksExact<'_, i8>| {
+        let known = calls.filter(|call| alleles(call).is_some()).flatten().filter(|allele| **allele >= 0);
+        known.fold(0_u128, |bits, allele| bits | 1 << allele)
     };
     let held = genotypes.variants().saturating_mul(size_of::<u128>() as u64);
-    each_row_of_calls("carried_alleles", genotypes, device, run, held, &|_| 0, &add, &mut |bits| {
-        carried.push(bits)
-    })?;
+    let op = "carried_alleles";
+    each_row_of_calls(op, genotypes, device, run, held, &of_row, &mut |bits| carried.push(bits))?;
     Ok(carried)
 }

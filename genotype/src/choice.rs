@@ -89,7 +89,7 @@ mod tests {
     use teatime::{Budget, Run, linalg::SvdOptions};
 
     use super::*;
-    use crate::memory::tests::{Long, reader};
+    use crate::memory::tests::{long, reader};
 
     #[test]
     fn the_method_follows_shape_and_budget_and_not_the_device() {
@@ -105,7 +105,7 @@ mod tests {
             // The genotypes do not fit memory, so each pass would read them again.
             ([10_000_000, 4000], Method::Exact),
         ] {
-            let reader = reader(Long(shape));
+            let reader = reader(long(shape));
             let options = PcaOptions::default().svd(SvdOptions::default().oversamples(10));
             let mut memory = Memory::new(&reader.device, &run).unwrap();
             let chosen = [true, false].map(|shared| {

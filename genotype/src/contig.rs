@@ -220,7 +220,7 @@ fn karyotype_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::variant::Variant;
+    use crate::tests::variant;
 
     #[test]
     fn names_of_one_contig_are_alike() {
@@ -309,11 +309,9 @@ mod tests {
     #[test]
     fn runs_of_variants() {
         let variants = |contigs: &[(&str, u64)]| {
-            let variant = |&(contig, position): &(&str, u64)| {
-                let (id, reference, alternate) = (".".into(), "A".into(), "C".into());
-                Variant { contig: contig.into(), position, id, reference, alternate }
-            };
-            contigs.iter().map(variant).collect::<Vec<_>>()
+            let variants =
+                contigs.iter().map(|&(contig, position)| variant(contig, position, ".", ["A", "C"]));
+            variants.collect::<Vec<_>>()
         };
         let read = |sources: [&[(&str, u64)]; 2]| {
             let [first, second] = sources.map(variants);

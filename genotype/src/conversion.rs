@@ -5,7 +5,6 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use bytemuck::Pod;
 use teatime::{
     ChunkedArray, Hint, Result, StoredType,
     stream::{Convert, Misfit, Narrow, Narrowed},
@@ -83,6 +82,7 @@ impl Conversion {
     ) -> Result<&'a [u8], Misfit> {
         // Nearly every store holds `i8` calls that need no conversion.
         if array.dtype() == StoredType::I8 && self.narrow.missing(array).is_none() && self.allele.is_none() {
+            self.watch(from);
             return Ok(from);
         }
         room.resize(from.len() / array.dtype().size(), 0);
@@ -91,10 +91,43 @@ impl Conversion {
             let known = room.iter_mut().filter(|byte| byte.cast_signed() >= 0);
             known.for_each(|byte| *byte = u8::from(*byte == counted));
         }
+        self.watch(room);
         Ok(room)
     }
 
-    fn put(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
+    /// Notes elements above 1, if they are watched for.
+    fn watch(&self, elements: &[u8]) {
+        if let Some(further) = &self.further
+            && !further.load(Relaxed)
+            // The fold looks at all elements, so that it compiles to wide vectors.
+            && elements.iter().fold(i8::MIN, |most, byte| most.max(byte.cast_signed())) > 1
+        {
+            further.store(true, Relaxed);
+        }
+    }
+}
+
+impl Convert for Conversion {
+    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
+        self.narrow.accepts(array)
+    }
+
+    fn unit(&self) -> u64 {
+        match self.target {
+            Target::Codes(_) => 4 * self.alleles() as u64,
+            Target::Counts { .. } | Target::Dosages => self.alleles() as u64,
+        }
+    }
+
+    fn bytes(&self, elements: u64) -> u64 {
+        match self.target {
+            Target::Codes(_) => elements.div_ceil(self.unit()),
+            Target::Counts { .. } => elements / self.unit(),
+            Target::Dosages => self.narrow.bytes(elements),
+        }
+    }
+
+    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
         let mut room = Vec::new();
         match self.target {
             Target::Dosages => self.narrow.convert(array, from, to),
@@ -122,38 +155,6 @@ impl Conversion {
             }
         }
     }
-}
-
-impl Convert for Conversion {
-    fn accepts(&self, array: &dyn ChunkedArray) -> Result<()> {
-        self.narrow.accepts(array)
-    }
-
-    fn unit(&self) -> u64 {
-        match self.target {
-            Target::Codes(_) => 4 * self.alleles() as u64,
-            Target::Counts { .. } | Target::Dosages => self.alleles() as u64,
-        }
-    }
-
-    fn bytes(&self, elements: u64) -> u64 {
-        match self.target {
-            Target::Codes(_) => elements.div_ceil(self.unit()),
-            Target::Counts { .. } => elements / self.unit(),
-            Target::Dosages => self.narrow.bytes(elements),
-        }
-    }
-
-    fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
-        self.put(array, from, to)?;
-        if let Some(further) = &self.further
-            && !further.load(Relaxed)
-            && has_further(array.dtype(), from)
-        {
-            further.store(true, Relaxed);
-        }
-        Ok(())
-    }
 
     fn takes_planes(&self, array: &dyn ChunkedArray) -> bool {
         let is_alternate = self.allele.is_none_or(|allele| allele == 1);
@@ -168,26 +169,6 @@ impl Convert for Conversion {
 
     fn place(&self, row: u64, element: u64) -> String {
         format!("variant {row}, sample {}", element / self.alleles() as u64)
-    }
-}
-
-/// Returns true if an element of `run` is above 1.
-fn has_further(dtype: StoredType, run: &[u8]) -> bool {
-    fn any<T: Pod + PartialOrd + From<bool>>(run: &[u8]) -> bool {
-        let mut elements = run.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned::<T>);
-        elements.any(|element| element > T::from(true))
-    }
-    match dtype {
-        // Nearly every store holds `i8` calls. The fold looks at all elements, so that it compiles to wide vectors.
-        StoredType::I8 => run.iter().fold(i8::MIN, |most, byte| most.max(byte.cast_signed())) > 1,
-        StoredType::U8 => any::<u8>(run),
-        StoredType::I16 => any::<i16>(run),
-        StoredType::U16 => any::<u16>(run),
-        StoredType::I32 => any::<i32>(run),
-        StoredType::U32 => any::<u32>(run),
-        StoredType::I64 => any::<i64>(run),
-        StoredType::U64 => any::<u64>(run),
-        _ => false,
     }
 }
 

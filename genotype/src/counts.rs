@@ -15,7 +15,8 @@ const AT_ONCE: usize = 4096;
 pub(crate) struct CallCounts {
     samples: u64,
     pub(crate) by_variant: CountsByVariant,
-    digest: u64,
+    /// The FNV-1a digest of each variant's sum (f64) and number of called samples (u64), little-endian.
+    pub(crate) digest: u64,
 }
 
 /// The counts of each variant, in order, over the samples with a call.
@@ -147,11 +148,6 @@ impl CallCounts {
     /// Returns the number of variants.
     pub(crate) fn len(&self) -> usize {
         self.by_variant.len()
-    }
-
-    /// Returns the FNV-1a digest of each variant's sum (f64) and number of called samples (u64), little-endian.
-    pub(crate) fn digest(&self) -> u64 {
-        self.digest
     }
 }
 

@@ -72,6 +72,12 @@ teatime::stable_text! {
 }
 
 impl VariantCounts {
+    /// Returns each of the counts.
+    pub(crate) fn each(&mut self) -> [&mut u64; 7] {
+        let Self { total, used, above_missing, all_missing, below_maf, zero_variance, missing_calls } = self;
+        [total, used, above_missing, all_missing, below_maf, zero_variance, missing_calls]
+    }
+
     /// Returns the number of variants that pass the filters, including variants without variance or
     /// calls: the M by which plink2 and flashpca divide eigenvalues.
     pub fn loaded(&self) -> u64 {

@@ -49,7 +49,7 @@ impl Form {
             GenotypeKind::Dosages => {
                 let floats = [StoredType::F16, StoredType::F32, StoredType::F64];
                 let fractional = genotypes.arrays().iter().any(|array| floats.contains(&array.dtype()));
-                let of_dosages = |to, most| Conversion::of_dosages(to, most, genotypes.nan());
+                let of_dosages = |to, most| Conversion::of_dosages(to, most, genotypes.nan_is_missing);
                 match (fractional, bounded) {
                     // Dosages are checked to be at most 2, so they fit two bits.
                     (false, true) => (AS_THEY_ARE, Conversion::of_codes()),
@@ -59,7 +59,7 @@ impl Form {
                 }
             }
         };
-        conversion.further = genotypes.watch().cloned();
+        conversion.further = genotypes.further.clone();
         (form, Arc::new(conversion))
     }
 

@@ -351,7 +351,8 @@ fn runs(rows: impl IntoIterator<Item = u64>) -> Vec<Range<u64>> {
     runs
 }
 
-fn push(runs: &mut Vec<Range<u64>>, row: u64) {
+/// Adds a number to ascending ones, which are held as ranges.
+pub(crate) fn push(runs: &mut Vec<Range<u64>>, row: u64) {
     match runs.last_mut() {
         Some(last) if last.end == row => last.end += 1,
         _ => runs.push(row..row + 1),

@@ -346,31 +346,23 @@ pub(super) fn whole_basis(samples: u64, options: &PcaOptions) -> u64 {
 pub(super) mod tests {
     use std::sync::Arc;
 
-    use teatime::{ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, Shards, StoredType};
+    use teatime::{ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, Shards, openings::Hooked};
 
     use super::*;
     use crate::Genotypes;
 
-    /// An array of many variants that is never read.
-    #[derive(Debug)]
-    pub(crate) struct Long(pub(crate) [u64; 2]);
-
-    impl ChunkedArray for Long {
-        fn facts(&self) -> ArrayFacts<'_> {
-            ArrayFacts { name: "long", shape: &self.0, chunk_shape: &[100_000, 50], dtype: StoredType::I8 }
-        }
-        fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-            Err(Error::chunk("long", index, "a plan reads nothing"))
-        }
+    /// Returns an array of many variants that is never read.
+    pub(crate) fn long(shape: [u64; 2]) -> Hooked {
+        Hooked::claiming::<i8>(&shape, &[100_000, 50])
     }
 
-    /// An array like [`Long`] in storage that answers late, in shards of 2 GiB or in none.
+    /// An array in storage that answers late, in shards of 2 GiB or in none.
     #[derive(Debug)]
-    struct Late(Long, bool);
+    struct Late(Hooked, bool);
 
     impl ChunkedArray for Late {
         fn facts(&self) -> ArrayFacts<'_> {
-            ArrayFacts { name: "late", ..self.0.facts() }
+            self.0.facts()
         }
         fn fetches(&self) -> usize {
             4
@@ -387,7 +379,7 @@ pub(super) mod tests {
     /// Genotypes stay in the same place if chunks are in shards.
     #[test]
     fn shards_change_no_residency() {
-        let readers = [false, true].map(|in_shards| reader(Late(Long([10_000_000, 50]), in_shards)));
+        let readers = [false, true].map(|in_shards| reader(Late(long([10_000_000, 50]), in_shards)));
         let mut memory = Memory::new(&readers[0].device, &Run::default()).unwrap();
         let Needs { host, device } = Memory::total(&readers[0], Needs::default());
         let least = host + device + readers[0].plan.ahead(memory.threads);
@@ -410,7 +402,7 @@ pub(super) mod tests {
 
     #[test]
     fn many_variants_of_few_samples() {
-        let reader = reader(Long([10_000_000, 50]));
+        let reader = reader(long([10_000_000, 50]));
         let rows = reader.panel_rows(panel_bytes(&reader.device, 50));
         assert!(rows <= 1 << 20 && rows.is_multiple_of(reader.plan.block_rows()), "{rows}");
         let of_panels = |bytes| (2 * 32 + 40 + 8 + 112) * reader.panel_rows(bytes);
@@ -446,12 +438,8 @@ pub(super) mod tests {
             [(1 << 40, 80 << 30, step), (1 << 40, 1 << 30, 8 << 20), (1 << 20, 80 << 30, least)]
         {
             memory.budget = Budget::default().host(host).device(device);
-            let reader = memory.in_steps(self::reader(Long([10_000_000, 50])));
-            assert!(
-                (bytes / 2..=bytes).contains(&reader.step_bytes),
-                "{host} {device}: {}",
-                reader.step_bytes
-            );
+            let step = memory.in_steps(self::reader(self::long([10_000_000, 50]))).step_bytes;
+            assert!((bytes / 2..=bytes).contains(&step), "{host} {device}: {step}");
         }
     }
 }

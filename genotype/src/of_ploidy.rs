@@ -14,27 +14,16 @@ pub(super) fn fits(alleles: u64, ploidy: u64) -> bool {
     alleles == ploidy || (alleles, ploidy) == (1, 2)
 }
 
+/// The values of alleles that are missing, and of those that a call of a lower ploidy does not have.
+const MISSING: i8 = -1;
+const ABSENT: i8 = -2;
+
 /// Returns the number of alleles of a call; none if an allele is missing or invalid, or all are absent.
-pub(super) fn alleles<T: Allele>(call: &[T]) -> Option<usize> {
-    let known = call.iter().filter(|&&allele| allele > T::MISSING).count();
-    let absent = call.iter().filter(|&&allele| allele == T::ABSENT).count();
+pub(super) fn alleles<T: Copy + PartialOrd + From<i8>>(call: &[T]) -> Option<usize> {
+    let known = call.iter().filter(|&&allele| allele > MISSING.into()).count();
+    let absent = call.iter().filter(|&&allele| allele == ABSENT.into()).count();
     (known > 0 && known + absent == call.len()).then_some(known)
 }
-
-/// Integer types of calls that can be padded to a higher ploidy.
-pub(super) trait Allele: Pod + PartialOrd {
-    const MISSING: Self;
-    const ABSENT: Self;
-}
-
-macro_rules! alleles {
-    ($($type:ty)*) => {$(impl Allele for $type {
-        const MISSING: Self = -1;
-        const ABSENT: Self = -2;
-    })*};
-}
-
-alleles! { i8 i16 i32 i64 }
 
 /// The calls of an array as calls of one ploidy.
 #[derive(Debug)]
@@ -99,11 +88,12 @@ impl OfPloidy {
     }
 
     /// Joins the chunks along the axis of alleles, and returns their calls as calls of the ploidy.
-    fn calls<T: Allele>(&self, chunks: &[DecodedChunk]) -> Vec<u8> {
+    fn calls<T: Pod + PartialOrd + From<i8>>(&self, chunks: &[DecodedChunk]) -> Vec<u8> {
+        let [absent, missing] = [ABSENT, MISSING].map(T::from);
         let [stored, deep] = [self.array.shape()[2], self.array.chunk_shape()[2]].map(to_usize);
         let ploidy = to_usize(self.shape[2]);
         let calls = to_usize(self.chunk_shape[0] * self.chunk_shape[1]);
-        let (mut call, mut fitted) = (vec![T::ABSENT; stored], vec![T::ABSENT; ploidy]);
+        let (mut call, mut fitted) = (vec![absent; stored], vec![absent; ploidy]);
         let mut out = Vec::with_capacity(calls * ploidy * size_of::<T>());
         for at in 0..calls {
             for (allele, to) in call.iter_mut().enumerate() {
@@ -111,20 +101,20 @@ impl OfPloidy {
                 let bytes = &chunks[allele / deep].bytes[from..from + size_of::<T>()];
                 *to = bytemuck::pod_read_unaligned(bytes);
             }
-            let there = call.iter().filter(|&&allele| allele != T::ABSENT);
+            let there = call.iter().filter(|&&allele| allele != absent);
             let fits = match alleles(&call) {
                 Some(alleles) => !self.fitting || fits(alleles as u64, ploidy as u64),
                 // A call that misses some alleles keeps the known ones, since its alleles may be taken as haplotypes.
                 None => there.clone().count() == ploidy,
             };
             // A value that is no allele is passed on, for the conversion to refuse.
-            if let Some(bad) = call.iter().find(|&&allele| allele < T::ABSENT) {
+            if let Some(bad) = call.iter().find(|&&allele| allele < absent) {
                 fitted.fill(*bad);
             } else if fits {
-                fitted.fill(T::ABSENT);
+                fitted.fill(absent);
                 fitted.iter_mut().zip(there).for_each(|(to, allele)| *to = *allele);
             } else {
-                fitted.fill(T::MISSING);
+                fitted.fill(missing);
             }
             out.extend_from_slice(bytemuck::cast_slice(&fitted));
         }
@@ -226,11 +216,9 @@ mod tests {
             let stored: Arc<dyn ChunkedArray> =
                 Arc::new(ZarrArray::open(scratch.path(), name, MissingChunk::Error).unwrap());
             let calls = OfPloidy::filled(&stored, 4).unwrap();
-            let (of, bytes) = (calls.shards().unwrap(), stored.shards().unwrap().bytes);
-            assert_eq!(
-                (&*of.chunks, of.bytes),
-                (&shards[..], if name == "apart" { u64::MAX } else { bytes })
-            );
+            let of = calls.shards().unwrap();
+            let bytes = if name == "apart" { u64::MAX } else { stored.shards().unwrap().bytes };
+            assert_eq!((&*of.chunks, of.bytes), (&shards[..], bytes));
             let whole = WholeShard::default();
             for index in [[0, 0, 0], [1, 1, 0], [0, 1, 0]] {
                 let fetched = calls.fetch_from(&whole, &index).unwrap();

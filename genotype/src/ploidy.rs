@@ -2,13 +2,13 @@
 //!
 //! One call of three alleles among diploid ones makes a whole array three alleles wide; the other calls are padded with -2.
 
-use std::sync::Arc;
+use std::{slice::ChunksExact, sync::Arc};
 
 use rayon::prelude::*;
 use teatime::{
     Device, Error, Result, Run, Status,
     linalg::Pass,
-    stream::{Blocks, Narrow, Narrowed, Plan},
+    stream::{Blocks, Narrow, Narrowed},
 };
 
 use super::{
@@ -43,11 +43,8 @@ impl CallPloidies {
 
     /// Returns the number of calls that do not fit a ploidy, and that [`Genotypes::with_ploidy`] makes missing.
     pub fn unfit(&self, ploidy: u64) -> u64 {
-        self.counts.iter().sum::<u64>() - self.fitting(ploidy)
-    }
-
-    fn fitting(&self, ploidy: u64) -> u64 {
-        (0..).zip(&self.counts).filter(|(alleles, _)| fits(*alleles, ploidy)).map(|(_, calls)| calls).sum()
+        let unfit = (0..).zip(&self.counts).filter(|(alleles, _)| !fits(*alleles, ploidy));
+        unfit.map(|(_, calls)| calls).sum()
     }
 }
 
@@ -75,40 +72,33 @@ impl CallPloidies {
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Result<CallPloidies> {
-    let mut counts = Vec::new();
-    each_row_of_calls(
-        OP,
-        genotypes,
-        device,
-        run,
-        0,
-        &|width| vec![0; width + 1],
-        &|counts, call| {
+    let none = vec![0; to_usize(genotypes.ploidy()) + 1];
+    let mut counts = none.clone();
+    let of_row = |calls: ChunksExact<'_, i8>| {
+        calls.fold(none.clone(), |mut counts: Vec<u64>, call| {
             counts[alleles(call).unwrap_or(0)] += 1;
-        },
-        &mut |added: Vec<u64>| {
-            counts.resize(added.len(), 0);
-            counts.iter_mut().zip(added).for_each(|(count, added)| *count += added);
-        },
-    )?;
+            counts
+        })
+    };
+    each_row_of_calls(OP, genotypes, device, run, 0, &of_row, &mut |added| {
+        counts.iter_mut().zip(added).for_each(|(count, added)| *count += added);
+    })?;
     counts[0] = 0;
     Ok(CallPloidies { counts })
 }
 
-/// Folds the calls of each selected variant, in one pass: `start` makes a variant's initial value from the number of alleles of
-/// a call, `fold` adds a call, and `take` gets each variant's result, in order. These results take `held` bytes on the host.
+/// Makes a value of the calls of each selected variant with `of_row`, in one pass, and gives these values to `take`, in order. They take
+/// `held` bytes on the host.
 ///
 /// # Errors
 /// Fails as [`call_ploidies`] does.
-#[allow(clippy::too_many_arguments, reason = "a fold has three functions besides what it is over")]
 pub(super) fn each_row_of_calls<T: Send>(
     op: &'static str,
     genotypes: &Genotypes,
     device: &Device,
     run: &Run,
     held: u64,
-    start: &(dyn Fn(usize) -> T + Sync),
-    fold: &(dyn Fn(&mut T, &[i8]) + Sync),
+    of_row: &(dyn Fn(ChunksExact<'_, i8>) -> T + Sync),
     take: &mut dyn FnMut(T),
 ) -> Result<()> {
     let GenotypeKind::Calls { ploidy } = genotypes.kind() else {
@@ -118,13 +108,7 @@ pub(super) fn each_row_of_calls<T: Send>(
     let range = [i8::MIN, i8::MAX].map(f64::from);
     let narrow = Narrow { to: Narrowed::I8, range, negative_is_missing: false, nan_is_missing: false };
     let rows = (BLOCK / (genotypes.samples() * ploidy).max(1)).max(1);
-    let plan = Plan::of_rows(
-        genotypes.arrays().to_vec(),
-        genotypes.rows(),
-        genotypes.columns(),
-        Arc::new(narrow),
-        rows,
-    )?;
+    let plan = genotypes.plan(Arc::new(narrow), rows)?;
     let needed = (2 * plan.block_bytes())
         .saturating_add(plan.largest_need())
         .saturating_add(plan.selection_bytes())
@@ -134,28 +118,16 @@ pub(super) fn each_row_of_calls<T: Send>(
     let (row, width) = (to_usize(plan.row_bytes()).max(1), to_usize(ploidy));
     let ahead = plan.ahead(device.pool()?.current_num_threads() as u64).min(left);
     plan.hold_shards(left - ahead);
-    let mut blocks = Blocks::new(
-        &plan,
-        device,
-        plan.block_rows(),
-        plan.largest_need().saturating_add(ahead),
-        &run.cancel,
-    )?;
+    let chunk_bytes = plan.largest_need().saturating_add(ahead);
+    let mut blocks = Blocks::new(&plan, device, plan.block_rows(), chunk_bytes, &run.cancel)?;
     let pass = Pass::new(run, Status::new(0, 1, plan.rows()));
     while let Some(mut block) = blocks.next_block()? {
         run.cancel.check()?;
         let end = block.rows().end;
         let block = block.bytes().par_chunks(row);
-        let summaries: Vec<T> = device.pool()?.install(|| {
-            let of_row = |row: &[u8]| {
-                let mut summary = start(width);
-                let calls = row.chunks_exact(width);
-                calls.for_each(|call| fold(&mut summary, bytemuck::cast_slice::<u8, i8>(call)));
-                summary
-            };
-            block.map(of_row).collect()
-        });
-        summaries.into_iter().for_each(&mut *take);
+        let of_bytes = |row: &[u8]| of_row(bytemuck::cast_slice(row).chunks_exact(width));
+        let made: Vec<T> = device.pool()?.install(|| block.map(of_bytes).collect());
+        made.into_iter().for_each(&mut *take);
         pass.tell(end)?;
     }
     Ok(())

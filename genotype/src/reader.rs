@@ -95,10 +95,9 @@ impl Reader {
         bounded: bool,
         block_rows: u64,
     ) -> Result<Self> {
-        let bounded = bounded || genotypes.bounded();
+        let bounded = bounded || genotypes.bounded;
         let (form, convert) = Form::new(genotypes, bounded);
-        let (arrays, rows) = (genotypes.arrays().to_vec(), genotypes.rows());
-        let plan = Plan::of_rows(arrays, rows, genotypes.columns(), convert, block_rows)?;
+        let plan = genotypes.plan(convert, block_rows)?;
         let (device, genotypes, all) = (device.clone(), genotypes.clone(), genotypes.variants());
         Ok(Self { device, genotypes, first: 0, all, bounded, form, plan, step_bytes: Residency::LEAST_BYTES })
     }
@@ -108,8 +107,7 @@ impl Reader {
     /// # Errors
     /// Fails as [`new`](Self::new) does.
     pub(crate) fn of_part(&self, rows: &Range<u64>) -> Result<Self> {
-        let reader =
-            Self::new(&self.genotypes.part(std::slice::from_ref(rows))?, &self.device, self.bounded)?;
+        let reader = Self::new(&self.genotypes.part([rows.clone()])?, &self.device, self.bounded)?;
         Ok(Self { first: rows.start, all: self.all, step_bytes: self.step_bytes, ..reader })
     }
 

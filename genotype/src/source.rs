@@ -14,7 +14,7 @@ use std::{
 use teatime::{
     ChunkedArray, Error, Result, StoredType,
     stable_text::{StableText, fields},
-    stream::{Selection, digest},
+    stream::{Convert, Plan, Selection, digest},
 };
 
 use super::of_ploidy::OfPloidy;
@@ -62,12 +62,14 @@ pub struct Genotypes {
     columns: Arc<Selection>,
     /// The number of all samples of the stored arrays, which packed calls do not tell.
     stored_samples: u64,
-    nan_is_missing: bool,
-    bounded: bool,
+    /// True if NaN is a missing dosage, not an error.
+    pub(crate) nan_is_missing: bool,
+    /// True if dosages are said to be at most 2.
+    pub(crate) bounded: bool,
     /// The allele that is counted; if none, all alleles but the reference are.
     allele: Option<u8>,
     /// True once a call with an allele above 1 was read; none if such calls are not watched for.
-    further: Option<Arc<AtomicBool>>,
+    pub(crate) further: Option<Arc<AtomicBool>>,
 }
 
 impl Genotypes {
@@ -81,18 +83,14 @@ impl Genotypes {
     /// [`Error::Argument`] without an array; [`Error::Shape`] for other ranks, a ploidy of 0 or above 127, or arrays
     /// that differ in samples, ploidy or rank.
     pub fn new(arrays: Vec<Arc<dyn ChunkedArray>>) -> Result<Self> {
-        let ploidies =
-            |a: &dyn ChunkedArray, b: &dyn ChunkedArray| Some([*a.shape().get(2)?, *b.shape().get(2)?]);
-        let differs =
-            |a: &dyn ChunkedArray, b: &dyn ChunkedArray| ploidies(a, b).is_some_and(|[a, b]| a != b);
+        let ploidy = |array: &Arc<dyn ChunkedArray>| array.shape().get(2).copied();
+        let differ = |(a, b): (u64, u64)| a != b;
         if let Some(first) = arrays.first()
-            && let Some(array) = arrays.iter().find(|array| differs(&***array, &**first))
+            && let Some(array) =
+                arrays.iter().find(|array| ploidy(array).zip(ploidy(first)).is_some_and(differ))
         {
-            let expected = format!(
-                "the ploidy of {:?} in {}, which must be that of all calls",
-                first.shape(),
-                first.name()
-            );
+            let (shape, name) = (first.shape(), first.name());
+            let expected = format!("the ploidy of {shape:?} in {name}, which must be that of all calls");
             return Err(Error::shape(OP, expected, format_args!("{:?} in {}", array.shape(), array.name())));
         }
         Self::of_any_ploidy(arrays)
@@ -229,8 +227,8 @@ impl Genotypes {
     }
 
     /// Selects some of the selected variants, by their indices among these: ranges in ascending order that do not overlap.
-    pub(crate) fn part(&self, variants: &[Range<u64>]) -> Result<Self> {
-        self.clone().select(variants.iter().flat_map(|numbers| self.rows.places(numbers.clone())))
+    pub(crate) fn part(&self, variants: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
+        self.clone().select(variants.into_iter().flat_map(|numbers| self.rows.places(numbers)))
     }
 
     /// Returns a description that is the same for the same variants and samples of arrays of the same shapes and types, read with the same settings.
@@ -299,24 +297,19 @@ impl Genotypes {
         self.rows.ranges()
     }
 
-    /// Returns the [`selected`](Self::selected) rows with their indices.
-    pub(crate) fn rows(&self) -> Arc<Selection> {
-        Arc::clone(&self.rows)
+    /// Plans passes over the selected rows and samples, in blocks of `rows` rows.
+    ///
+    /// # Errors
+    /// Fails as [`Plan::of_rows`] does.
+    pub(crate) fn plan(&self, convert: Arc<dyn Convert>, rows: u64) -> Result<Plan> {
+        // A column of packed calls is not a sample.
+        let columns = (self.kind != GenotypeKind::Plink).then(|| Arc::clone(&self.columns));
+        Plan::of_rows(self.arrays.clone(), Arc::clone(&self.rows), columns, convert, rows)
     }
 
-    /// Returns the columns of the arrays that are read; none if a column is not a sample.
-    pub(crate) fn columns(&self) -> Option<Arc<Selection>> {
-        (!matches!(self.kind, GenotypeKind::Plink)).then(|| Arc::clone(&self.columns))
-    }
-
-    /// Returns true if NaN is a missing dosage, not an error.
-    pub(crate) fn nan(&self) -> bool {
-        self.nan_is_missing
-    }
-
-    /// Returns true if dosages are said to be at most 2.
-    pub(crate) fn bounded(&self) -> bool {
-        self.bounded
+    /// Returns a copy in which dosages are said to be at most 2, if they are already or if `yes` is true.
+    pub(crate) fn bounded_if(&self, yes: bool) -> Self {
+        Self { bounded: self.bounded || yes, ..self.clone() }
     }
 
     /// Returns the allele whose copies are the dosage. For a .bed, it is 1 for A1 and 0 for A2; for calls it is the allele
@@ -332,11 +325,6 @@ impl Genotypes {
     pub(crate) fn watched(self) -> Self {
         let calls = matches!(self.kind, GenotypeKind::Calls { .. }) && self.allele.is_none();
         Self { further: calls.then(Arc::default), ..self }
-    }
-
-    /// Returns the flag that notes calls with an allele above 1.
-    pub(crate) fn watch(&self) -> Option<&Arc<AtomicBool>> {
-        self.further.as_ref()
     }
 
     /// Returns true once a call with an allele above 1 was read since [`watched`](Self::watched) was called.

@@ -125,11 +125,8 @@ fn beyond_the_rank_is_zero() {
     let genotypes = memory(&rows, &[50, 40], &[10, 40]);
     for options in [options(5), randomized(5, Stop::Tolerance(1e-4))] {
         let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
-        assert!(
-            pca.singular_values[1] > 1.0 && pca.singular_values[2..] == [0.0; 3],
-            "{:?}",
-            pca.singular_values
-        );
+        let s = &pca.singular_values;
+        assert!(s[1] > 1.0 && s[2..] == [0.0; 3], "{s:?}");
         assert_orthonormal(&pca.vectors);
     }
 }
@@ -137,11 +134,9 @@ fn beyond_the_rank_is_zero() {
 #[test]
 fn filters_drop_variants() {
     let dosages = dosages(500, 50);
-    let mut options = options(K);
-    options.filter = VariantFilter { min_maf: 0.2, max_missing: 0.02 };
-    let counts = pca(&memory(&dosages, &[500, 50], &[100, 50]), &Device::cpu(), &options, &Run::default())
-        .unwrap()
-        .counts;
+    let options = options(K).filter(VariantFilter { min_maf: 0.2, max_missing: 0.02 });
+    let genotypes = memory(&dosages, &[500, 50], &[100, 50]);
+    let counts = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap().counts;
     let mut expected = VariantCounts { total: 500, ..VariantCounts::default() };
     for row in dosages.chunks(50) {
         let called: Vec<f64> = row.iter().filter(|&&x| x >= 0).map(|&x| f64::from(x)).collect();
@@ -157,12 +152,8 @@ fn filters_drop_variants() {
             expected.used += 1;
         }
     }
-    assert!(
-        expected.used > 0
-            && expected.below_maf > 0
-            && expected.above_missing > 0
-            && expected.zero_variance > 0
-    );
+    let VariantCounts { used, below_maf, above_missing, zero_variance, .. } = expected;
+    assert!([used, below_maf, above_missing, zero_variance].iter().all(|count| *count > 0));
     assert_eq!(counts, expected);
 }
 
@@ -229,7 +220,6 @@ fn no_components_still_counts() {
 fn texts_of_options_stay() {
     let metrics = [SampleMetric::Ibs, SampleMetric::IbsOfAlleles].map(|metric| metric.stable_text());
     assert_eq!(metrics, ["Ibs", "IbsOfAlleles"]);
-    use Linkage::{Average, Complete, Single, Ward, Weighted};
-    let linkages = [Single, Complete, Average, Weighted, Ward].map(|linkage| linkage.stable_text());
+    let linkages: Vec<_> = Linkage::ALL.iter().map(StableText::stable_text).collect();
     assert_eq!(linkages, ["Single", "Complete", "Average", "Weighted", "Ward"]);
 }

@@ -41,23 +41,9 @@ impl VariantTotals {
     }
 
     /// Adds the totals of other variants.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        let VariantCounts {
-            total,
-            used,
-            all_missing,
-            above_missing,
-            below_maf,
-            zero_variance,
-            missing_calls,
-        } = other.counts;
-        self.counts.total += total;
-        self.counts.used += used;
-        self.counts.all_missing += all_missing;
-        self.counts.above_missing += above_missing;
-        self.counts.below_maf += below_maf;
-        self.counts.zero_variance += zero_variance;
-        self.counts.missing_calls += missing_calls;
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        let counts = self.counts.each().into_iter().zip(other.counts.each());
+        counts.for_each(|(own, other)| *own += *other);
         self.sum_squares += other.sum_squares;
         self.bounds = [self.bounds[0].max(other.bounds[0]), self.bounds[1].max(other.bounds[1])];
     }

@@ -109,10 +109,10 @@ impl BedFile {
         if samples.is_empty() {
             return Err(Error::store(fam.display(), "has no samples"));
         }
-        if bim.variants() == 0 {
-            return Err(Error::store(bim.path().display(), "has no variants"));
+        if bim.variants == 0 {
+            return Err(Error::store(bim.path.display(), "has no variants"));
         }
-        let shape = [bim.variants(), samples.len() as u64];
+        let shape = [bim.variants, samples.len() as u64];
         let expected = HEADER.saturating_add(match order {
             Order::Variants => shape[0].saturating_mul(shape[1].div_ceil(4)),
             Order::Samples => shape[1].saturating_mul(shape[0].div_ceil(4)),
@@ -120,7 +120,7 @@ impl BedFile {
         let length = file.metadata().map_err(|source| Error::io(path.display(), source))?.len();
         if length != expected {
             let than = if length < expected { "too short" } else { "too long" };
-            let (bim, fam) = (bim.path().display(), fam.display());
+            let (bim, fam) = (bim.path.display(), fam.display());
             let [variants, samples] = shape;
             let why = format!(
                 "is {than}: it has {length} bytes, and the {variants} variants of {bim} and {samples} samples of \
@@ -139,7 +139,7 @@ impl BedFile {
 
     /// Returns the path of the .bim.
     pub fn bim(&self) -> &Path {
-        self.bim.path()
+        &self.bim.path
     }
 
     /// Returns the path of the .fam.
@@ -191,7 +191,7 @@ impl BedFile {
 /// left out. Each call for variants opens the .bim again, and reads the range and at most 1,023 lines before it; contigs are kept.
 impl VariantSource for BedFile {
     fn n_variants(&self) -> u64 {
-        self.bim.variants()
+        self.bim.variants
     }
 
     /// Returns the variants in `range`.
@@ -225,7 +225,8 @@ fn names(path: &Path) -> (PathBuf, PathBuf) {
     (bed, path.to_path_buf())
 }
 
-fn appended(path: &Path, extension: &str) -> PathBuf {
+/// Returns a path with more at its end.
+pub(crate) fn appended(path: &Path, extension: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(extension);
     name.into()

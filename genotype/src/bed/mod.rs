@@ -11,6 +11,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use file::appended;
 pub use file::{BedFile, BedOptions};
 pub use text::Sample;
 pub(crate) use text::open;

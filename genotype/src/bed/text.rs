@@ -60,8 +60,8 @@ pub(super) fn fam(path: &Path) -> Result<Vec<Sample>> {
 /// A .bim, which is checked when it is opened, and read again for the variants that are asked for.
 #[derive(Debug)]
 pub(super) struct Bim {
-    path: PathBuf,
-    variants: u64,
+    pub(super) path: PathBuf,
+    pub(super) variants: u64,
     /// The byte offsets at which the lines 0, `STEP`, 2 `STEP`, ... start.
     starts: Vec<u64>,
     contigs: Contigs,
@@ -122,14 +122,6 @@ impl Bim {
     pub(super) fn contigs(&self) -> impl Iterator<Item = (&str, u64)> {
         let Contigs { names, runs } = &self.contigs;
         runs.iter().map(|(number, variants)| (&*names.names[*number as usize], *variants))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) const fn variants(&self) -> u64 {
-        self.variants
     }
 
     /// Reads the variants in `range`, which is within the file. A1 is the alternate allele, A2 the

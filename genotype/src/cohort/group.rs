@@ -2,19 +2,15 @@
 
 use std::ops::Range;
 
-use teatime::{Device, Error, Needs, Result, Run, packed::PackedMatrix, stream::StreamStats};
+use teatime::{Device, Error, Needs, Result, packed::PackedMatrix, stream::StreamStats};
 
 use super::{
     Cohort, Sums,
     each::{Each, Making, joined},
     part::{MAX_PROJECTED, PartRead, ranges_of},
-    plan::{LoadPlan, Part, Wanted},
-    with_less_memory,
+    plan::{LoadPlan, Part, Request, Wanted},
 };
-use crate::{
-    memory::Allowance, options::Method, part::CohortPart, reader::Read, residency::Residency,
-    source::Genotypes,
-};
+use crate::{memory::Allowance, options::Method, part::CohortPart, reader::Read, residency::Residency};
 
 /// The result of loading onto a group.
 pub(super) enum Loading<T> {
@@ -28,13 +24,8 @@ impl Cohort {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    pub(super) fn load_onto_members<T: Send>(
-        genotypes: &Genotypes,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        run: &Run,
-        each: &Each<'_, T>,
-    ) -> Result<Loading<T>> {
+    pub(super) fn load_onto_members<T: Send>(request: Request<'_>, each: &Each<'_, T>) -> Result<Loading<T>> {
+        let Request { genotypes, device, wanted, run } = request;
         let members = device.members();
         let ranges = Self::part_ranges(genotypes, members.len() as u64);
         if ranges.len() < 2 {
@@ -44,16 +35,16 @@ impl Cohort {
             return Ok(Loading::Alone(format!("a projection of more than {MAX_PROJECTED} variants")));
         }
         let group = Device::group(&members[..ranges.len()])?;
-        let plan = LoadPlan::new(genotypes, None, &group, wanted, each.needs, run)?;
+        let plan = LoadPlan::new(Request { device: &group, ..request }, None, each.needs)?;
         if !plan.reader.form.is_packed() {
             return Ok(Loading::Alone("two bits do not hold a genotype".into()));
         }
         let settled = plan.settled(wanted);
         let part = |i: usize| Part { rows: ranges[i].clone(), members: Some(ranges.len() as u64) };
         let planned = group.each_member(run, 0, |i, device, run| {
-            LoadPlan::new(genotypes, Some(&part(i)), device, &settled, each.needs, run).map(|plan| {
-                (plan.again && plan.allowance.residency == Residency::Store, plan.allowance.reason)
-            })
+            let request = Request { genotypes, device, wanted: &settled, run };
+            let LoadPlan { again, allowance, .. } = LoadPlan::new(request, Some(&part(i)), each.needs)?;
+            Ok((again && allowance.residency == Residency::Store, allowance.reason))
         });
         let planned = match too_much(planned)? {
             Ok(planned) => planned,
@@ -63,10 +54,8 @@ impl Cohort {
             return Ok(Loading::Alone(why));
         }
         let loaded = group.each_member(run, genotypes.variants(), |i, device, run| {
-            with_less_memory(device, run, |run| {
-                let plan = LoadPlan::new(genotypes, Some(&part(i)), device, &settled, each.needs, run)?;
-                Loaded::read(plan, genotypes, &settled, &part(i), (run, each))
-            })
+            let request = Request { genotypes, device, wanted: &settled, run };
+            request.with_less_memory(|request| Loaded::read(request, &part(i), each))
         });
         let cohort = loaded.and_then(|loaded| Self::of_members(plan, loaded, &group, (wanted, each)));
         Ok(match too_much(cohort)? {
@@ -77,13 +66,8 @@ impl Cohort {
 
     /// Reads a part as [`part`](Self::part) does, each member of the group some of the variants; returns None if the first device has to read
     /// alone.
-    pub(super) fn part_by_members(
-        genotypes: &Genotypes,
-        rows: &Range<u64>,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        run: &Run,
-    ) -> Result<Option<CohortPart>> {
+    pub(super) fn part_by_members(request: Request<'_>, rows: &Range<u64>) -> Result<Option<CohortPart>> {
+        let Request { genotypes, device, wanted, run } = request;
         let members = device.members();
         let ranges = ranges_of(rows, genotypes.samples(), members.len() as u64);
         if ranges.len() < 2 {
@@ -91,17 +75,16 @@ impl Cohort {
         }
         let group = Device::group(&members[..ranges.len()])?;
         let part = Part { rows: rows.clone(), members: None };
-        let plan = LoadPlan::new(genotypes, Some(&part), &group, wanted, &|_| Needs::default(), run)?;
+        let plan = LoadPlan::new(Request { device: &group, ..request }, Some(&part), &|_| Needs::default())?;
         if !plan.reader.form.is_packed() {
             return Ok(None);
         }
         let settled = plan.settled(wanted);
         let parts = group.each_member(run, rows.end - rows.start, |i, device, run| {
-            Self::part_on(genotypes, ranges[i].clone(), device, &settled, run)
+            Self::part_on(Request { genotypes, device, wanted: &settled, run }, ranges[i].clone())
         });
         let Ok(parts) = too_much(parts)? else { return Ok(None) };
-        let mut parts = parts.into_iter();
-        parts.next().map(|first| parts.try_fold(first, CohortPart::merge)).transpose()
+        merged(parts).map(Some)
     }
 
     /// Makes a cohort of all parts, and joins what was made of them.
@@ -112,17 +95,13 @@ impl Cohort {
         (wanted, each): (&Wanted<'_>, &Each<'_, T>),
     ) -> Result<(T, Self)> {
         let count = loaded.len();
-        let (mut whole, mut kept, mut missing) = (None::<CohortPart>, Vec::new(), None::<Vec<u64>>);
-        let mut results = Vec::new();
-        let mut first = None;
+        let (mut parts, mut results, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut first, mut missing) = (None, None::<Vec<u64>>);
         let mut stats = StreamStats::default();
         stats.add_members(loaded.iter().map(|loaded| &loaded.read.read.stats));
         for Loaded { read: PartRead { part, missing_calls, .. }, made, kept: panels, allowance } in loaded {
             results.push(made);
-            whole = Some(match whole {
-                None => part,
-                Some(whole) => whole.merge(part)?,
-            });
+            parts.push(part);
             if let (Some(sums), Some(calls)) = (&mut missing, &missing_calls) {
                 sums.iter_mut().zip(calls).for_each(|(sum, calls)| *sum += calls);
             } else {
@@ -132,10 +111,8 @@ impl Cohort {
             // The first range is the longest.
             first.get_or_insert(allowance);
         }
-        let mut sums = Sums::new(&plan, wanted.matched())?;
-        if let Some(whole) = &whole {
-            sums.set_part(&plan.reader, whole)?;
-        }
+        let mut sums = Sums::new(&plan, wanted.matched(), false)?;
+        sums.set_part(&plan.reader, &merged(parts)?)?;
         plan.allowance = first.unwrap_or(plan.allowance);
         let is_kept = kept.len() == count;
         plan.allowance.reason = if plan.again && !is_kept {
@@ -149,6 +126,13 @@ impl Cohort {
         let cohort = Self::finish(plan, sums, kept, Some(read))?;
         Ok((joined(results, each.join)?, Self { missing_calls: missing, devices: count, ..cohort }))
     }
+}
+
+/// Merges the parts of the members of a group, in order.
+fn merged(parts: Vec<CohortPart>) -> Result<CohortPart> {
+    let mut parts = parts.into_iter();
+    let Some(first) = parts.next() else { unreachable!("a group should have a member") };
+    parts.try_fold(first, CohortPart::merge)
 }
 
 impl LoadPlan {
@@ -177,16 +161,10 @@ struct Loaded<T> {
 }
 
 impl<T> Loaded<T> {
-    fn read(
-        plan: LoadPlan,
-        genotypes: &Genotypes,
-        wanted: &Wanted<'_>,
-        part: &Part,
-        (run, each): (&Run, &Each<'_, T>),
-    ) -> Result<Self> {
+    fn read(request: Request<'_>, part: &Part, each: &Each<'_, T>) -> Result<Self> {
+        let plan = LoadPlan::new(request, Some(part), each.needs)?;
         let mut making = Making::new(&plan, each);
-        let read =
-            plan.read_part(genotypes, wanted, &part.rows, run, &mut |panel, stats| making.add(panel, stats))?;
+        let read = plan.read_part(request, &part.rows, &mut |panel, stats| making.add(panel, stats))?;
         let (made, kept) = making.finish()?;
         Ok(Self { read, made, kept, allowance: plan.allowance })
     }

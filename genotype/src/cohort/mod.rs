@@ -30,7 +30,7 @@ use self::{
     each::{Each, Making},
     group::Loading,
     missing::MissingSums,
-    plan::{LoadPlan, NeedsBeside, Wanted, check_samples},
+    plan::{LoadPlan, NeedsBeside, Request, Wanted, check_samples},
 };
 use super::{
     choice::Choice,
@@ -121,37 +121,25 @@ impl Cohort {
     /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
     /// of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
-        Self::load_beside(genotypes, device, wanted, run, &|_| Needs::default())
+        Self::load_beside(Request { genotypes, device, wanted, run }, &|_| Needs::default())
     }
 
     /// Loads as [`load`](Self::load) does, with room for work that needs `needs`.
-    fn load_beside(
-        genotypes: &Genotypes,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        run: &Run,
-        needs: &NeedsBeside<'_>,
-    ) -> Result<Self> {
+    fn load_beside(request: Request<'_>, needs: &NeedsBeside<'_>) -> Result<Self> {
         let each = Each { needs, start: &|_| Ok(()), add: &|(), _, _, _| Ok(()), join: &|(), ()| Ok(()) };
-        Ok(Self::load_with(genotypes, device, wanted, run, &each)?.1)
+        Ok(Self::load_with(request, &each)?.1)
     }
 
     /// Loads as [`load`](Self::load) does, and also returns what `each` made from the panels of the pass.
-    pub(crate) fn load_with<T: Send>(
-        genotypes: &Genotypes,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        run: &Run,
-        each: &Each<'_, T>,
-    ) -> Result<(T, Self)> {
+    pub(crate) fn load_with<T: Send>(request: Request<'_>, each: &Each<'_, T>) -> Result<(T, Self)> {
         let mut alone = None;
-        if device.members().len() > 1 {
-            match Self::load_onto_members(genotypes, device, wanted, run, each)? {
+        if request.device.members().len() > 1 {
+            match Self::load_onto_members(request, each)? {
                 Loading::Shared(made, cohort) => return Ok((made, *cohort)),
                 Loading::Alone(why) => alone = Some(why),
             }
         }
-        let (made, cohort) = Self::load_alone(genotypes, device, wanted, run, each)?;
+        let (made, cohort) = Self::load_alone(request, each)?;
         if let (Some(why), Some(place)) = (alone, Arc::get_mut(&mut lock(&cohort.place))) {
             place.reason = format!("{}; on one device of the group: {why}", place.reason);
         }
@@ -159,19 +147,10 @@ impl Cohort {
     }
 
     /// Loads as [`load_with`](Self::load_with) does, onto one device.
-    fn load_alone<T>(
-        genotypes: &Genotypes,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        run: &Run,
-        each: &Each<'_, T>,
-    ) -> Result<(T, Self)> {
-        with_less_memory(device, run, |run| {
-            let plan = LoadPlan::new(genotypes, None, device, wanted, each.needs, run)?;
-            let mut sums = Sums::new(&plan, wanted.matched())?;
-            if wanted.missing_calls {
-                sums.missing = Some(MissingSums::new(&plan.reader)?);
-            }
+    fn load_alone<T>(request: Request<'_>, each: &Each<'_, T>) -> Result<(T, Self)> {
+        request.with_less_memory(|request @ Request { wanted, run, .. }| {
+            let plan = LoadPlan::new(request, None, each.needs)?;
+            let mut sums = Sums::new(&plan, wanted.matched(), wanted.missing_calls)?;
             let mut making = Making::new(&plan, each);
             let read = sums.read(&plan, run, &mut |panel, stats| making.add(panel, stats))?;
             let (made, kept) = making.finish()?;
@@ -253,7 +232,7 @@ impl Cohort {
 
     /// Returns the 64-bit FNV-1a digest of every variant's sum of dosages (f64) and number of called samples (u64), little-endian.
     pub fn digest(&self) -> u64 {
-        self.counts.digest()
+        self.counts.digest
     }
 
     /// Returns the time that each step took, over all passes so far.
@@ -460,13 +439,14 @@ struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// Creates empty sums.
-    fn new(plan: &LoadPlan, projection: Option<Matched<'a>>) -> Result<Self> {
+    /// Creates empty sums, also of the missing calls of each sample if these are `counted`.
+    fn new(plan: &LoadPlan, projection: Option<Matched<'a>>, counted: bool) -> Result<Self> {
         let LoadPlan { reader, pairs, .. } = plan;
         let adding = pairs.iter().map(|pairs| PairAccumulator::new(reader, *pairs)).collect::<Result<_>>()?;
         let projecting = projection.map(|matched| ProjectionSums::new(reader, matched)).transpose()?;
         let counts = CallCounts::new(reader.variants(), reader.samples(), reader.form.is_packed())?;
-        Ok(Self { counts, adding, projecting, missing: None })
+        let missing = counted.then(|| MissingSums::new(reader)).transpose()?;
+        Ok(Self { counts, adding, projecting, missing })
     }
 
     /// Makes the pass, and gives each panel to `f` as well.

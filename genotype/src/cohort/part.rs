@@ -7,8 +7,7 @@ use teatime::{Device, Error, Needs, Result, Run};
 use super::{
     Cohort, Sums,
     missing::MissingSums,
-    plan::{LoadPlan, Part, Wanted},
-    with_less_memory,
+    plan::{LoadPlan, Part, Request, Wanted},
 };
 use crate::{
     options::{Method, PcaOptions},
@@ -97,34 +96,26 @@ impl Cohort {
             return Err(Error::argument("Cohort::part", "rows", why));
         }
         if wanted.missing_calls {
-            return Err(Error::argument(
-                "Cohort::part",
-                "wanted",
-                "missing calls of each sample, which parts do not count",
-            ));
+            let why = "missing calls of each sample, which parts do not count";
+            return Err(Error::argument("Cohort::part", "wanted", why));
         }
         if wanted.matched().is_some() && variants > MAX_PROJECTED {
             let what = "variants of a projection in parts";
             return Err(Error::Limit { what, requested: variants, max: MAX_PROJECTED });
         }
-        match Self::part_by_members(genotypes, &rows, device, wanted, run)? {
+        let request = Request { genotypes, device, wanted, run };
+        match Self::part_by_members(request, &rows)? {
             Some(part) => Ok(part),
-            None => Self::part_on(genotypes, rows, device, wanted, run),
+            None => Self::part_on(request, rows),
         }
     }
 
     /// Reads a part on one device.
-    pub(super) fn part_on(
-        genotypes: &Genotypes,
-        rows: Range<u64>,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        run: &Run,
-    ) -> Result<CohortPart> {
+    pub(super) fn part_on(request: Request<'_>, rows: Range<u64>) -> Result<CohortPart> {
         let part = Part { rows, members: None };
-        with_less_memory(device, run, |run| {
-            let plan = LoadPlan::new(genotypes, Some(&part), device, wanted, &|_| Needs::default(), run)?;
-            Ok(plan.read_part(genotypes, wanted, &part.rows, run, &mut |_, _| Ok(()))?.part)
+        request.with_less_memory(|request| {
+            let plan = LoadPlan::new(request, Some(&part), &|_| Needs::default())?;
+            Ok(plan.read_part(request, &part.rows, &mut |_, _| Ok(()))?.part)
         })
     }
 
@@ -147,10 +138,10 @@ impl Cohort {
         let products = |options: &PcaOptions| pair_sums::name(PRODUCTS, options.scaler, options.filter);
         let settled = wanted.settled(|options| part.find(&products(options)).is_ok());
         // Dosages are bounded as they were when the part was read, whatever is wanted from the part.
-        let genotypes = &genotypes.clone().dosages_are_bounded(genotypes.bounded() || part.bounded);
-        with_less_memory(device, run, |run| {
-            let held = Needs::host(run.memory.host.map_or(0, |_| part.bytes()));
-            let mut plan = LoadPlan::new(genotypes, None, device, &settled, &|_| held, run)?;
+        let genotypes = &genotypes.bounded_if(part.bounded);
+        Request { genotypes, device, wanted: &settled, run }.with_less_memory(|request| {
+            let held = Needs::host(request.run.memory.host.map_or(0, |_| part.bytes()));
+            let mut plan = LoadPlan::new(request, None, &|_| held)?;
             let (variants, samples) = (genotypes.variants(), genotypes.samples());
             let words = words(genotypes, &plan.reader);
             let refuse = |why: String| Err(Error::argument("Cohort::of_part", "part", why));
@@ -164,9 +155,9 @@ impl Cohort {
             if part.rows != (0..variants) || part.counts.len() as u64 != variants {
                 return refuse(format!("of variants {:?} of {variants}", part.rows));
             }
-            let mut sums = Sums::new(&plan, wanted.matched())?;
+            let mut sums = Sums::new(&plan, wanted.matched(), false)?;
             sums.set_part(&plan.reader, part)?;
-            if let (Some(options), Some((settled, choice))) = (wanted.components(), &mut plan.choice)
+            if let (Some(options), Some((settled, choice))) = (&wanted.pca, &mut plan.choice)
                 && options.method == Method::Auto
             {
                 settled.method = Method::Auto;
@@ -200,16 +191,12 @@ impl LoadPlan {
     /// Makes the pass over the variants in `rows`, for which this is the plan, and gives each panel to `f` as well.
     pub(super) fn read_part(
         &self,
-        genotypes: &Genotypes,
-        wanted: &Wanted<'_>,
+        Request { genotypes, wanted, run, .. }: Request<'_>,
         rows: &Range<u64>,
-        run: &Run,
         f: &mut CountedSink<'_>,
     ) -> Result<PartRead> {
-        let mut sums = Sums::new(self, wanted.matched().map(|matched| matched.part(rows)))?;
-        if wanted.missing_calls {
-            sums.missing = Some(MissingSums::new(&self.reader)?);
-        }
+        let matched = wanted.matched().map(|matched| matched.part(rows));
+        let mut sums = Sums::new(self, matched, wanted.missing_calls)?;
         let read = sums.read(self, run, f)?;
         let Sums { counts, adding, projecting, missing } = sums;
         let mut sums = Vec::new();

@@ -12,7 +12,7 @@ use teatime::{
 
 use super::{
     Cohort, no_variant,
-    plan::{Wanted, check_samples},
+    plan::{Request, Wanted, check_samples},
     standardized::prepare,
 };
 use crate::{
@@ -295,9 +295,7 @@ impl Cohort {
     /// Returns the sum of squares of the standardised genotypes, and the counts of variants that took part, as in [`Pca`].
     pub fn totals(&self, options: &PcaOptions) -> (f64, VariantCounts) {
         let rule = ScaleRule::new(&self.reader, options.scaler, options.filter);
-        let stats = self.counts.stats(0..self.counts.len());
-        let mut totals = VariantTotals::default();
-        totals.add(&stats, &rule.scales(&stats), rule.samples);
+        let Ok((_, totals)) = self.factors(rule) else { unreachable!("loading should have started threads") };
         (totals.sum_squares, totals.counts)
     }
 
@@ -382,10 +380,10 @@ pub fn loadings(
     sink: &mut LoadingsSink<'_>,
 ) -> Result<()> {
     // Dosages are bounded as they were for the components.
-    let genotypes =
-        &genotypes.clone().dosages_are_bounded(genotypes.bounded() || options.scaler.needs_frequency());
+    let genotypes = &genotypes.bounded_if(options.scaler.needs_frequency());
     let needs = |reader: &Reader| memory::loadings(reader, options.components as u64);
-    let cohort = Cohort::load_beside(genotypes, device, &Wanted::default().more_passes(1), run, &needs)?;
+    let wanted = &Wanted::default().more_passes(1);
+    let cohort = Cohort::load_beside(Request { genotypes, device, wanted, run }, &needs)?;
     cohort.loadings(pca, options, run, sink)
 }
 

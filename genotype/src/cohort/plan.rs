@@ -8,7 +8,7 @@ use teatime::{
     packed::{MAX_ENTRIES, PackedMatrix},
 };
 
-use super::{missing::MissingSums, standardized};
+use super::{missing::MissingSums, standardized, with_less_memory};
 #[cfg(doc)]
 use crate::Cohort;
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
 /// before anything is read, and one pass makes all the sums that it can.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted<'a> {
-    pca: Option<PcaOptions>,
+    pub(super) pca: Option<PcaOptions>,
     loadings: bool,
     grm: Option<GrmOptions>,
     projection: Option<Matched<'a>>,
@@ -165,16 +165,27 @@ impl<'a> Wanted<'a> {
         settled
     }
 
-    /// Returns the options of the components.
-    pub(super) fn components(&self) -> Option<&PcaOptions> {
-        self.pca.as_ref()
-    }
-
     /// Returns true if dosages above the ploidy are an error for one of the results.
     fn bounded(&self) -> bool {
         self.pca.as_ref().is_some_and(|options| options.scaler.needs_frequency())
             || self.grm.is_some()
             || self.matched().is_some_and(|matched| matched.bounded())
+    }
+}
+
+/// The genotypes to load, the device, and the results that are wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Request<'a> {
+    pub(crate) genotypes: &'a Genotypes,
+    pub(crate) device: &'a Device,
+    pub(crate) wanted: &'a Wanted<'a>,
+    pub(crate) run: &'a Run,
+}
+
+impl Request<'_> {
+    /// Calls `f` with this request, [with less and less memory](with_less_memory) if the device is full.
+    pub(super) fn with_less_memory<T>(self, mut f: impl FnMut(Request<'_>) -> Result<T>) -> Result<T> {
+        with_less_memory(self.device, self.run, |run| f(Request { run, ..self }))
     }
 }
 
@@ -209,28 +220,18 @@ impl LoadPlan {
     ///
     /// # Errors
     /// Fails as [`Cohort::load`] does.
-    pub(super) fn new(
-        genotypes: &Genotypes,
-        part: Option<&Part>,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        beside: &dyn Fn(&Reader) -> Needs,
-        run: &Run,
-    ) -> Result<Self> {
-        wanted.check(genotypes)?;
-        Memory::new(device, run)?
-            .plan(|memory| Self::within(memory, genotypes, part, device, wanted, beside, run))
+    pub(super) fn new(request: Request<'_>, part: Option<&Part>, beside: &NeedsBeside<'_>) -> Result<Self> {
+        request.wanted.check(request.genotypes)?;
+        let memory = Memory::new(request.device, request.run)?;
+        memory.plan(|memory| Self::within(memory, request, part, beside))
     }
 
     /// Makes the plan as [`new`](Self::new) does, within the budget of `memory`.
     fn within(
         memory: Memory,
-        genotypes: &Genotypes,
+        Request { genotypes, device, wanted, run }: Request<'_>,
         part: Option<&Part>,
-        device: &Device,
-        wanted: &Wanted<'_>,
-        beside: &dyn Fn(&Reader) -> Needs,
-        run: &Run,
+        beside: &NeedsBeside<'_>,
     ) -> Result<Self> {
         let mut reader = memory.in_steps(Reader::new(genotypes, device, wanted.bounded())?);
         let is_member = part.is_some_and(|part| part.members.is_some());
@@ -246,10 +247,9 @@ impl LoadPlan {
             if chosen.method == Method::Exact {
                 later_passes = u32::from(options.svd.sign == SignRule::MaxAbsU);
                 needs = needs
-                    + if is_member {
-                        PairAccumulator::needs(&reader, false, false)
-                    } else {
-                        Choice::exact(&reader)
+                    + match is_member {
+                        true => PairAccumulator::needs(&reader, false, false),
+                        false => Choice::exact(&reader),
                     };
                 let rule = ScaleRule::new(&reader, options.scaler, options.filter);
                 let sums = pair_sums::PairTerms { rule, shared: false, variance: false };
@@ -260,12 +260,10 @@ impl LoadPlan {
                 }
             } else {
                 // Members make products, and the basis is made once.
-                let columns = columns(genotypes.samples(), options);
                 needs = needs
-                    + if is_member {
-                        memory::products(&reader, columns)
-                    } else {
-                        memory::randomized(&reader, options)
+                    + match is_member {
+                        true => memory::products(&reader, columns(genotypes.samples(), options)),
+                        false => memory::randomized(&reader, options),
                     };
                 basis = whole_basis(genotypes.samples(), options);
                 later_passes = u32::try_from(passes(options)).unwrap_or(u32::MAX - 1);

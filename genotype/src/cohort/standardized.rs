@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use teatime::{
     Result,
-    packed::{PackedProduct, PanelMap, PanelPass},
+    packed::{PackedProduct, PanelMap, PanelPass, RowFactors},
 };
 
 use super::{Cohort, lock};
@@ -26,16 +26,7 @@ impl Cohort {
         reading: Reading,
         work: impl FnOnce(&PanelMap<'_>) -> Result<T>,
     ) -> Result<(T, VariantTotals)> {
-        let (reader, variants) = (&self.reader, self.counts.len());
-        let (mut totals, mut factors) = (VariantTotals::default(), Vec::with_capacity(variants));
-        reader.device.pool()?.install(|| {
-            for first in (0..variants).step_by(PART) {
-                let stats = self.counts.stats(first..variants.min(first + PART));
-                let scales = rule.scales(&stats);
-                totals.add(&stats, &scales, rule.samples);
-                factors.extend(scales.iter().map(|scale| scale.factors()));
-            }
-        });
+        let (reader, (factors, totals)) = (&self.reader, self.factors(rule)?);
         // Progress also counts the pass that loaded the genotypes.
         let place = self.place();
         let passes: Vec<Box<PanelPass<'_>>> = match &place.kept {
@@ -55,6 +46,21 @@ impl Cohort {
             each: &passes,
         })?;
         Ok((done, totals))
+    }
+
+    /// Returns the mean and the scale of each variant by `rule`, and the totals over all variants.
+    pub(super) fn factors(&self, rule: ScaleRule) -> Result<(Vec<RowFactors>, VariantTotals)> {
+        let variants = self.counts.len();
+        let (mut totals, mut factors) = (VariantTotals::default(), Vec::with_capacity(variants));
+        self.device().pool()?.install(|| {
+            for first in (0..variants).step_by(PART) {
+                let stats = self.counts.stats(first..variants.min(first + PART));
+                let scales = rule.scales(&stats);
+                totals.add(&stats, &scales, rule.samples);
+                factors.extend(scales.iter().map(|scale| scale.factors()));
+            }
+        });
+        Ok((factors, totals))
     }
 
     /// Returns a member's pass, with its share of the time.

@@ -3,7 +3,7 @@
 use std::{ops::Range, slice::from_ref};
 
 use teatime::{
-    Device, Error, Needs, Result, Run,
+    Device, Error, Needs, Result,
     distance::{
         ColumnPairs, Distances as Found, Missing, Options, PackedDiagonal, PackedPairs, Partial, PartialSums,
     },
@@ -11,9 +11,14 @@ use teatime::{
     packed::{Entries, Panel, unpack_rows},
 };
 
-use super::{DistanceOptions, SampleMetric, tree};
+use super::{DistanceOptions, SampleMetric, Settings, tree};
 use crate::{
-    cohort::{Cohort, each::Each, no_variant, plan::Wanted},
+    cohort::{
+        Cohort,
+        each::Each,
+        no_variant,
+        plan::{Request, Wanted},
+    },
     filter::VariantCounts,
     memory::f32_blocks,
     reader::Reader,
@@ -84,21 +89,17 @@ fn samples(readers: &[Reader]) -> (u64, Option<u64>) {
 
 impl Accumulator {
     /// Reads `genotypes` and adds up the sums of all pairs of samples, or those of each with itself for bands of `side` samples, for which
-    /// the genotypes stay. `beside` bytes on the host are left for the caller's work on the sums or on a band.
+    /// the genotypes stay. The settings leave bytes for the caller's work on the sums or on a band.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
     pub(super) fn load(
         genotypes: &Genotypes,
-        device: &Device,
-        options: &DistanceOptions,
+        Settings { device, options, beside, run }: Settings<'_>,
         side: Option<u64>,
-        beside: u64,
-        run: &Run,
     ) -> Result<(Self, Cohort)> {
         // Dosages that two bits hold are summed in packed form.
-        let bounded = genotypes.bounded() || PackedPairs::takes(options.metric.summed());
-        let genotypes = &genotypes.clone().dosages_are_bounded(bounded).watched();
+        let genotypes = &genotypes.bounded_if(PackedPairs::takes(options.metric.summed())).watched();
         let n = genotypes.samples();
         let (added, planned, passes) = match side {
             None => (ColumnPairs::All(n), ColumnPairs::All(n), 0),
@@ -119,13 +120,13 @@ impl Accumulator {
             },
             join: &Self::join,
         };
-        let wanted = Wanted::default().sums_of_pairs().more_passes(passes);
-        Cohort::load_with(genotypes, device, &wanted, run, &each)
+        let wanted = &Wanted::default().sums_of_pairs().more_passes(passes);
+        Cohort::load_with(Request { genotypes, device, wanted, run }, &each)
     }
 
     /// Adds the sums over other variants that another member of a group made.
     pub(super) fn join(&mut self, other: Self) -> Result<()> {
-        self.variants.totals.merge(&other.variants.totals);
+        self.variants.totals.merge(other.variants.totals);
         match (&mut self.pairs, other.pairs) {
             (Pairs::Packed(own), Pairs::Packed(other)) => own.join(*other),
             _ => unreachable!("members should add whole numbers"),

@@ -15,7 +15,7 @@ use teatime::{
 };
 
 use super::{
-    DistanceOptions, OP, SampleMetric,
+    DistanceOptions, OP, SampleMetric, Settings,
     adding::{Accumulator, Variants, without_equal},
 };
 use crate::{
@@ -53,7 +53,7 @@ impl Several {
     ///
     /// # Errors
     /// Fails as [`carried_alleles`] does.
-    pub(super) fn new(cohort: &Cohort, options: &DistanceOptions, run: &Run) -> Result<Self> {
+    pub(super) fn new(cohort: &Cohort, Settings { options, run, .. }: Settings<'_>) -> Result<Self> {
         let (reader, mut variants) = (&cohort.reader, Vec::new());
         if !reader.genotypes.has_further_alleles() {
             return Ok(Self { variants, are_told: false });
@@ -76,8 +76,7 @@ impl Several {
         self.variants.len() as u64
     }
 
-    /// Waits for the sums over the cohort's genotypes, and adds what they lack. `beside` is the number of bytes that are held on the host
-    /// in addition.
+    /// Waits for the sums over the cohort's genotypes, and adds what they lack.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
@@ -85,21 +84,18 @@ impl Several {
         &self,
         adding: Accumulator,
         cohort: &Cohort,
-        options: &DistanceOptions,
-        beside: u64,
-        run: &Run,
+        settings: Settings<'_>,
     ) -> Result<PartialSums> {
         let mut sums = adding.export()?;
         if self.are_told {
-            let lack = self.lack(cohort, options, beside, run)?;
+            let lack = self.lack(cohort, settings)?;
             let lower = (0..lack.rows()).flat_map(|row| &lack.row(row)[..=row]);
             sums.sums[0].iter_mut().zip(lower).for_each(|(sum, lack)| *sum += lack);
         }
         Ok(sums)
     }
 
-    /// Waits for the distances from the sums over the cohort's genotypes. `beside` is the number of bytes that are held on the host in
-    /// addition.
+    /// Waits for the distances from the sums over the cohort's genotypes.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
@@ -107,37 +103,35 @@ impl Several {
         &self,
         adding: Accumulator,
         cohort: &Cohort,
-        options: &DistanceOptions,
-        beside: u64,
-        run: &Run,
+        settings: Settings<'_>,
     ) -> Result<Found> {
         if !self.are_told {
             return adding.finish(None);
         }
         // These bytes are for sums, counts, and the distances that they become.
-        let beside = beside.saturating_add(32 * cohort.genotypes().samples().saturating_pow(2));
-        if options.metric == SampleMetric::IbsOfAlleles {
+        let beside = settings.beside.saturating_add(32 * cohort.genotypes().samples().saturating_pow(2));
+        let settings = Settings { beside, ..settings };
+        if settings.options.metric == SampleMetric::IbsOfAlleles {
             // `PartialSums` has no metric for these sums, which are the similarities.
             let mut ibs = adding.finish(None)?;
-            let lack = self.lack(cohort, options, beside, run)?;
+            let lack = self.lack(cohort, settings)?;
             ibs.distances.data_mut().iter_mut().zip(lack.data()).for_each(|(sum, lack)| *sum += lack);
             return Ok(ibs);
         }
         let loaded = adding.variants.counts(OP)?.loaded();
-        Ok(without_equal(self.export(adding, cohort, options, beside, run)?.finish()?, loaded))
+        Ok(without_equal(self.export(adding, cohort, settings)?.finish()?, loaded))
     }
 
-    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples). `beside` is the number of bytes that
-    /// are held on the host in addition.
+    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples).
     ///
     /// # Cost
     /// A pass over these variants, and for each alternate allele one over the variants that have it. Takes 24 samples² bytes on the host.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
-    fn lack(&self, cohort: &Cohort, options: &DistanceOptions, beside: u64, run: &Run) -> Result<Matrix> {
-        let genotypes = cohort.genotypes();
-        let metric = match options.metric {
+    fn lack(&self, cohort: &Cohort, settings: Settings<'_>) -> Result<Matrix> {
+        let (genotypes, device) = (cohort.genotypes(), cohort.device());
+        let metric = match settings.options.metric {
             SampleMetric::IbsOfAlleles => SampleMetric::IbsOfAlleles,
             SampleMetric::Of(Metric::Euclidean | Metric::SqEuclidean) => {
                 SampleMetric::Of(Metric::SqEuclidean)
@@ -145,8 +139,9 @@ impl Several {
             // City block gives the same sums as Hamming for haplotypes.
             _ => SampleMetric::Of(Metric::CityBlock),
         };
-        let options = DistanceOptions::default().metric(metric).missing(Missing::Ignore).merge_alleles(true);
-        let beside = beside.saturating_add(8 * genotypes.samples().saturating_pow(2));
+        let options = &DistanceOptions::default().metric(metric).missing(Missing::Ignore).merge_alleles(true);
+        let beside = settings.beside.saturating_add(8 * genotypes.samples().saturating_pow(2));
+        let settings = Settings { device, options, beside, ..settings };
         let n = to_usize(genotypes.samples());
         let mut lack = Matrix::zeros(n, n);
         let alleles = self.variants.iter().fold(0, |alleles, (_, carried)| alleles | carried);
@@ -154,9 +149,9 @@ impl Several {
         for allele in iter::once(None).chain(each) {
             let (with, share) = allele.map_or((u128::MAX, -0.5), |allele| (1 << allele, 0.5));
             let rows = self.variants.iter().filter(|(_, carried)| carried & with != 0);
-            let part = genotypes.part(&rows.map(|(variant, _)| *variant..variant + 1).collect::<Vec<_>>())?;
+            let part = genotypes.part(rows.map(|(variant, _)| *variant..variant + 1))?;
             let part = allele.map_or(Ok(part.clone()), |allele| part.count_allele(allele))?;
-            let (adding, _) = Accumulator::load(&part, cohort.device(), &options, None, beside, run)?;
+            let (adding, _) = Accumulator::load(&part, settings, None)?;
             let sums = adding.finish(None)?.distances;
             lack.data_mut().iter_mut().zip(sums.data()).for_each(|(lack, sum)| *lack += share * sum);
         }
@@ -183,8 +178,8 @@ pub(super) fn several_of_both(sides: [(&Genotypes, Vec<u64>); 2], device: &Devic
         // Variants are sorted by index, each with its place among the matches.
         let mut places: Vec<(u64, usize)> = variants.into_iter().zip(0..).collect();
         places.sort_unstable();
-        let ranges: Vec<_> = places.iter().map(|(variant, _)| *variant..variant + 1).collect();
-        let carried = carried_alleles(&genotypes.part(&ranges)?, device, run)?.into_iter().map(alternates);
+        let part = genotypes.part(places.iter().map(|(variant, _)| *variant..variant + 1))?;
+        let carried = carried_alleles(&part, device, run)?.into_iter().map(alternates);
         several.extend(places.iter().zip(carried).filter(|(_, count)| *count > 1).map(|((_, at), _)| *at));
     }
     Ok(several.len() as u64)

@@ -8,7 +8,7 @@ use teatime::{
     linalg::Matrix,
 };
 
-use super::{DistanceFacts, DistanceOptions, adding::Accumulator, alleles::Several, are_packed};
+use super::{DistanceFacts, DistanceOptions, Settings, adding::Accumulator, alleles::Several, are_packed};
 use crate::{
     cohort::{Cohort, each::EachStep},
     source::Genotypes,
@@ -93,19 +93,17 @@ impl DistanceBands {
             return Err(refuse(("side", format!("{side} is no multiple of 64"))));
         }
         let square = side.min(genotypes.samples()).saturating_pow(2).saturating_mul(SQUARE_BYTES);
-        let sizes = [side, square.saturating_mul(device.threads() as u64)];
-        Self::beside(genotypes, device, options, sizes, run)?.map_err(refuse)
+        let beside = square.saturating_mul(device.threads() as u64);
+        Self::of_checked(genotypes, Settings { device, options, beside, run }, side)?.map_err(refuse)
     }
 
-    /// Does as [`new`](Self::new) for checked arguments, with `beside` bytes on the host left for the caller's work on bands. If there can
-    /// be no bands, returns the argument that is to blame, and the reason.
-    pub(super) fn beside(
+    /// Does as [`new`](Self::new) for checked arguments. If there can be no bands, returns the argument that is to blame, and the reason.
+    pub(super) fn of_checked(
         genotypes: &Genotypes,
-        device: &Device,
-        options: &DistanceOptions,
-        [side, beside]: [u64; 2],
-        run: &Run,
+        settings: Settings<'_>,
+        side: u64,
     ) -> Result<std::result::Result<Self, (&'static str, String)>> {
+        let Settings { device, options, beside, .. } = settings;
         let metric = options.metric.summed();
         if !PackedPairs::takes(metric) {
             return Ok(Err(("metric", format!("{metric} is computed in f32, for all samples at once"))));
@@ -116,10 +114,10 @@ impl DistanceBands {
         }
         // The sums that concern single samples are held, too.
         let beside = beside.saturating_add(genotypes.samples().saturating_mul(48));
-        let (adding, cohort) = Accumulator::load(genotypes, device, options, Some(side), beside, run)?;
+        let (adding, cohort) = Accumulator::load(genotypes, Settings { beside, ..settings }, Some(side))?;
         let counts = adding.variants.counts(OP)?;
         let diagonal = adding.finish_diagonal()?;
-        let several = Several::new(&cohort, options, run)?;
+        let several = Several::new(&cohort, settings)?;
         let multiallelic = several.len();
         if several.are_told {
             let why = format!(

@@ -5,7 +5,7 @@ mod chains;
 use std::{ops::Range, time::Instant};
 
 use teatime::{
-    Device, Error, Needs, Result, Run, Status, Tensor,
+    Error, Needs, Result, Run, Status, Tensor,
     distance::{ColumnPairs, PackedPairs},
     linalg::{Pass, Stats, standardize},
     packed::{Entries, Panel, side_by_side, unpack_rows},
@@ -14,7 +14,7 @@ use teatime::{
 
 use self::chains::Chain;
 use super::{
-    DistanceFacts, DistanceOptions, Distances,
+    DistanceFacts, DistanceOptions, Distances, Settings,
     adding::{Accumulator, Pairs, row},
     alleles::several_of_both,
 };
@@ -59,26 +59,17 @@ impl Others<'_> {
         Ok(())
     }
 
-    /// Computes the distances of the samples of `genotypes` from these, for checked arguments, with `beside` bytes on the host left for the
-    /// caller's work on the result.
+    /// Computes the distances of the samples of `genotypes` from these, for checked arguments.
     ///
     /// # Errors
     /// Fails as [`distances`](super::distances()) does.
-    pub(super) fn distances(
-        self,
-        genotypes: &Genotypes,
-        device: &Device,
-        options: &DistanceOptions,
-        beside: u64,
-        run: &Run,
-    ) -> Result<Distances> {
-        let Self { genotypes: with, matches } = self;
+    pub(super) fn distances(self, genotypes: &Genotypes, settings: Settings<'_>) -> Result<Distances> {
+        let (Self { genotypes: with, matches }, Settings { device, options, run, .. }) = (self, settings);
         let bounded = PackedPairs::takes(options.metric.summed());
-        let sides = [genotypes, with]
-            .map(|side| side.clone().dosages_are_bounded(side.bounded() || bounded).watched());
+        let sides = [genotypes, with].map(|side| side.bounded_if(bounded).watched());
         let chains = Chain::from_matches(matches, with.variants())?;
-        let beside = chains.iter().map(Chain::bytes).fold(beside, u64::saturating_add);
-        let work = Work { sides, chains, device, options, beside };
+        let beside = chains.iter().map(Chain::bytes).fold(settings.beside, u64::saturating_add);
+        let work = Work { sides, chains, settings: Settings { beside, ..settings } };
         let mut distances = with_less_memory(device, run, |run| {
             Memory::new(device, run)?.plan(|memory| work.attempt(memory, run))
         })?;
@@ -96,15 +87,13 @@ impl Others<'_> {
 struct Work<'a> {
     sides: [Genotypes; 2],
     chains: Vec<Chain>,
-    device: &'a Device,
-    options: &'a DistanceOptions,
-    /// The bytes on the host that are left for other work.
-    beside: u64,
+    settings: Settings<'a>,
 }
 
 impl Work<'_> {
     /// Makes one attempt within the budget.
     fn attempt(&self, memory: Memory, run: &Run) -> Result<Distances> {
+        let Settings { device, options, beside, .. } = self.settings;
         let variants = self.chains.iter().map(|chain| chain.swapped.len() as u64).sum();
         let samples = self.sides.each_ref().map(Genotypes::samples);
         // The samples of the second come first, so that their columns become the columns of the result.
@@ -114,11 +103,11 @@ impl Work<'_> {
         let (mut adding, mut digested, mut stats) = (None, 0, StreamStats::default());
         for (number, chain) in (0..).zip(&self.chains) {
             let readers = self.readers(&memory, chain)?;
-            let needs = Accumulator::needs(&readers, self.options, &pairs, self.beside);
+            let needs = Accumulator::needs(&readers, options, &pairs, beside);
             let readings = plan(&memory, &readers, needs)?;
             let adding = match &mut adding {
                 Some(adding) => adding,
-                none => none.insert(Accumulator::new(self.device, &readers, variants, self.options, &pairs)?),
+                none => none.insert(Accumulator::new(device, &readers, variants, options, &pairs)?),
             };
             let pass = Pass::new(run, Status::new(number, passes, readers[0].variants()));
             let rows = readers[0].whole_panel(readings[0]);
@@ -144,7 +133,7 @@ impl Work<'_> {
             others: Some(samples[1]),
             counts: adding.variants.counts(OP)?,
             merged: true,
-            options: *self.options,
+            options: *options,
             devices: 1,
             digest: digested,
             memory: memory.budget(),
@@ -158,8 +147,8 @@ impl Work<'_> {
     fn readers(&self, memory: &Memory, chain: &Chain) -> Result<[Reader; 2]> {
         let block = block_rows(self.sides.iter().map(Genotypes::samples).sum());
         let reader = |side: usize| {
-            let part = self.sides[side].part(&chain.rows[side])?;
-            Ok::<_, Error>(memory.in_steps(Reader::in_blocks(&part, self.device, false, block)?))
+            let part = self.sides[side].part(chain.rows[side].iter().cloned())?;
+            Ok::<_, Error>(memory.in_steps(Reader::in_blocks(&part, self.settings.device, false, block)?))
         };
         let readers = [reader(0)?, reader(1)?];
         let [own, others] = readers.each_ref().map(|reader| reader.panel_rows(reader.step_bytes));

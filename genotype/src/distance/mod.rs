@@ -73,26 +73,30 @@ impl<'a> SamplePairs<'a> {
         Ok(())
     }
 
-    /// Computes the distances for checked arguments, with `beside` bytes on the host left for the caller's work on the result.
-    fn distances(
-        self,
-        device: &Device,
-        options: &DistanceOptions,
-        beside: u64,
-        run: &Run,
-    ) -> Result<Distances> {
-        let genotypes = self.genotypes;
+    /// Computes the distances for checked arguments.
+    fn distances(self, settings: Settings<'_>) -> Result<Distances> {
+        let (genotypes, options) = (self.genotypes, settings.options);
         if let Some(others) = self.others {
-            return others.distances(genotypes, device, options, beside, run);
+            return others.distances(genotypes, settings);
         }
-        let (adding, cohort) = Accumulator::load(genotypes, device, options, None, beside, run)?;
+        let (adding, cohort) = Accumulator::load(genotypes, settings, None)?;
         let counts = adding.variants.counts(OP)?;
-        let several = Several::new(&cohort, options, run)?;
-        let matrices = several.finish(adding, &cohort, options, beside, run)?;
+        let several = Several::new(&cohort, settings)?;
+        let matrices = several.finish(adding, &cohort, settings)?;
         let merged = !options.tells_alleles(genotypes.ploidy());
         let facts = DistanceFacts::of_cohort(&cohort, options, counts, several.len(), merged);
         Distances::new(matrices, facts, genotypes)
     }
+}
+
+/// The settings of a computation of distances.
+#[derive(Clone, Copy)]
+struct Settings<'a> {
+    device: &'a Device,
+    options: &'a DistanceOptions,
+    /// Bytes on the host that are left for the caller's work on the result.
+    beside: u64,
+    run: &'a Run,
 }
 
 /// The facts that results of distances have in common: counts of variants, and the memory and time of the passes.
@@ -251,7 +255,7 @@ pub fn distances<'a>(
 ) -> Result<Distances> {
     let pairs = pairs.into();
     pairs.check(OP, device, options)?;
-    pairs.distances(device, options, 0, run)
+    pairs.distances(Settings { device, options, beside: 0, run })
 }
 
 /// Computes the sums from which distances of samples are made, over the variants of `genotypes`. Sums over other
@@ -290,11 +294,12 @@ pub fn distance_sums(
     missing: Missing,
     run: &Run,
 ) -> Result<PartialSums> {
-    let options = DistanceOptions::default().metric(SampleMetric::Of(metric)).missing(missing);
+    let options = &DistanceOptions::default().metric(SampleMetric::Of(metric)).missing(missing);
     options.check(OP, genotypes)?;
     let beside = Partial::needs(genotypes.samples(), None, metric, missing).host;
-    let (adding, cohort) = Accumulator::load(genotypes, device, &options, None, beside, run)?;
-    Several::new(&cohort, &options, run)?.export(adding, &cohort, &options, beside, run)
+    let settings = Settings { device, options, beside, run };
+    let (adding, cohort) = Accumulator::load(genotypes, settings, None)?;
+    Several::new(&cohort, settings)?.export(adding, &cohort, settings)
 }
 
 /// Returns true if two bits hold the dosages, provided that none is above the ploidy.
@@ -302,6 +307,5 @@ pub fn distance_sums(
 /// # Errors
 /// Fails as [`Reader::new`] does.
 fn are_packed(genotypes: &Genotypes, device: &Device) -> Result<bool> {
-    let genotypes = genotypes.clone().dosages_are_bounded(true);
-    Ok(Reader::new(&genotypes, device, true)?.form.is_packed())
+    Ok(Reader::new(genotypes, device, true)?.form.is_packed())
 }

@@ -5,7 +5,7 @@ use teatime::{
     distance::{NearestSoFar, Neighbors},
 };
 
-use super::{DistanceBands, DistanceFacts, DistanceOptions, SamplePairs, undefined};
+use super::{DistanceBands, DistanceFacts, DistanceOptions, SamplePairs, Settings, undefined};
 use crate::to_usize;
 
 const OP: &str = "sample neighbors";
@@ -81,9 +81,9 @@ pub fn sample_neighbors<'a>(
         return refuse("tree", "is made of all distances".into());
     }
     let start = || NearestSoFar::new(device, to_usize(n), k, options.metric.is_similarity());
-    let beside = NearestSoFar::needs(n, k as u64).host;
+    let settings = Settings { device, options, beside: NearestSoFar::needs(n, k as u64).host, run };
     let bands = match others {
-        None => DistanceBands::beside(genotypes, device, options, [SIDE, beside], run)?.ok(),
+        None => DistanceBands::of_checked(genotypes, settings, SIDE)?.ok(),
         Some(_) => None,
     };
     let (nearest, undefined, facts, bands) = match bands {
@@ -98,7 +98,7 @@ pub fn sample_neighbors<'a>(
             (nearest, not_numbers, bands.facts(), Some(count))
         }
         None => {
-            let distances = pairs.distances(device, options, beside, run).map_err(of_all)?;
+            let distances = pairs.distances(settings).map_err(of_all)?;
             let mut nearest = start()?;
             match others {
                 Some(_) => nearest.offer_others(0, distances.matrix)?,

@@ -1,24 +1,19 @@
 //! Tests of relationship matrices against their definitions in f64, and of the documented guarantees.
 
-use tempfile::TempDir;
-
 use teatime::{Device, Error, Run, assert_err};
 
 use super::*;
 use crate::{
     grm,
-    tests::{assert_refused, changes_no_bit, dosages, grm_bits, memory},
+    tests::{assert_refused, binary, changes_no_bit, dosages, entries, grm_bits, memory},
 };
 
 #[cfg(feature = "zarr")]
 mod stores;
 
-const METHODS: [GrmMethod; 2] = [GrmMethod::Gcta, GrmMethod::VanRaden1];
-const MISSING: [MissingCalls; 2] = [MissingCalls::Pairwise, MissingCalls::Mean];
-
 fn every() -> impl Iterator<Item = GrmOptions> {
-    METHODS.into_iter().flat_map(|method| {
-        MISSING.into_iter().map(move |missing| GrmOptions { method, missing, ..GrmOptions::default() })
+    GrmMethod::ALL.iter().flat_map(|method| {
+        MissingCalls::ALL.iter().map(move |missing| GrmOptions::default().method(*method).missing(*missing))
     })
 }
 
@@ -123,8 +118,8 @@ fn blocks_without_missing_calls_count_for_every_pair() {
     check(&memory(&dosages, &[8292, 6], &[1000, 6]), &wide(&dosages), 2.0, VariantFilter::default());
     // Without missing calls, both rules for them give the same bits.
     let complete: Vec<i8> = dosages.into_iter().map(|x| x.max(0)).collect();
-    for method in METHODS {
-        let [pairwise, mean] = MISSING.map(|missing| {
+    for &method in GrmMethod::ALL {
+        let [pairwise, mean] = [MissingCalls::Pairwise, MissingCalls::Mean].map(|missing| {
             let options = GrmOptions { method, missing, ..GrmOptions::default() };
             compute(&memory(&complete, &[8292, 6], &[1000, 6]), &options).unwrap()
         });
@@ -186,14 +181,6 @@ fn bad_input_is_named() {
     }
 }
 
-/// Returns the sorted names of the entries of a folder.
-fn names(folder: &TempDir) -> Vec<String> {
-    let entries = std::fs::read_dir(folder.path()).unwrap();
-    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
-
 fn small() -> Grm {
     compute(&memory(&dosages(60, 3), &[60, 3], &[20, 3]), &GrmOptions::default()).unwrap()
 }
@@ -205,12 +192,9 @@ fn files() {
     let prefix = scratch.path().join("x");
     for _ in 0..2 {
         grm.write_gcta(&prefix, None, &["a", "b", "c"]).unwrap();
-        assert_eq!(names(&scratch), ["x.grm.N.bin", "x.grm.bin", "x.grm.id"]);
+        assert_eq!(entries(&scratch), ["x.grm.N.bin", "x.grm.bin", "x.grm.id"]);
     }
-    let floats = |name: &str| -> Vec<f32> {
-        let bytes = std::fs::read(scratch.path().join(name)).unwrap();
-        bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
-    };
+    let floats = |name: &str| binary::<f32>(scratch.path().join(name));
     let lower = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)];
     assert_eq!(floats("x.grm.bin"), lower.map(|(j, k)| grm.matrix.row(j)[k] as f32));
     assert_eq!(floats("x.grm.N.bin"), lower.map(|(j, k)| grm.variants(j, k) as f32));
@@ -222,9 +206,5 @@ fn files() {
     assert_err!(grm.write_gcta(scratch.path().join("no/such/x"), None, &["a", "b", "c"]), Error::Io { .. });
     std::fs::create_dir(scratch.path().join("y.grm.bin")).unwrap();
     assert_err!(grm.write_gcta(scratch.path().join("y"), None, &["a", "b", "c"]), Error::Io { .. });
-    grm.matrix.write_npy(scratch.path().join("x.npy")).unwrap();
-    let npy = std::fs::read(scratch.path().join("x.npy")).unwrap();
-    assert!(npy.windows(15).any(|bytes| bytes == b"'shape': (3, 3)"));
-    assert_eq!(npy[128..], *bytemuck::cast_slice::<f64, u8>(grm.matrix.data()));
-    assert_eq!(names(&scratch), ["x.grm.N.bin", "x.grm.bin", "x.grm.id", "x.npy", "y.grm.bin"]);
+    assert_eq!(entries(&scratch), ["x.grm.N.bin", "x.grm.bin", "x.grm.id", "y.grm.bin"]);
 }

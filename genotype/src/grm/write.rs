@@ -1,13 +1,13 @@
 //! Writing of relationship matrices to files of other tools' formats.
 
-use std::{ffi::OsString, io::Write, path::Path};
+use std::{io::Write, path::Path};
 
 use teatime::{Element, Error, Result, store::write_whole};
 
 use super::{Grm, OP};
-use crate::source::check_names;
 #[cfg(feature = "zarr")]
 use crate::{SOURCE, square_store::write_pairs};
+use crate::{bed::appended, source::check_names};
 
 impl Grm {
     /// Writes GCTA's binary format, as plink2's `--make-grm-bin` does: `PREFIX.grm.bin`, the lower triangle with its diagonal row by row in
@@ -40,11 +40,7 @@ impl Grm {
                 file.write_all(&row.collect::<Vec<u8>>())
             })
         };
-        let path = |suffix: &str| {
-            let mut path = OsString::from(prefix.as_ref());
-            path.push(suffix);
-            path
-        };
+        let path = |suffix: &str| appended(prefix.as_ref(), suffix);
         write_whole(path(".grm.bin"), |file| triangle(file, &|j, k| self.matrix.row(j)[k]))?;
         write_whole(path(".grm.N.bin"), |file| triangle(file, &|j, k| self.variants(j, k)))?;
         write_whole(path(".grm.id"), |file| {

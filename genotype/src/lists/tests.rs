@@ -1,27 +1,15 @@
 //! Tests of lists: the sets are those that plink2 (v2.00a3.5) keeps, but for byte order marks, empty lines, places and names of contigs.
 
-use std::fs;
-
-use tempfile::TempDir;
-
 use teatime::{Error, Result, assert_err};
 
 use super::*;
-use crate::{tests::assert_refused as refused, variant::Variant};
-
-/// A temporary folder, which is removed when this is dropped, with a file.
-fn file(bytes: impl AsRef<[u8]>) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("list");
-    fs::write(&path, bytes).unwrap();
-    (folder, path)
-}
+use crate::tests::{Scratch, assert_refused as refused, variant};
 
 fn samples(list: &str, families: bool) -> Result<(Vec<u64>, [u64; 3])> {
     let names = [("A", "a"), ("0", "b"), ("B", "a"), ("f 1", "c d"), ("0", "#e"), ("B", "a")];
     let [families_of, ids] = [names.map(|(family, _)| family.to_owned()), names.map(|(_, id)| id.to_owned())];
-    let (_folder, path) = file(list);
-    let list = SampleList::read(path, &Budget::default())?;
+    let scratch = Scratch::new();
+    let list = SampleList::read(scratch.put("list", list), &Budget::default())?;
     let listed = list.find(&ids, families.then_some(&families_of[..]))?;
     Ok((listed.rows.into_iter().flatten().collect(), [listed.entries, listed.repeated, listed.absent]))
 }
@@ -72,14 +60,8 @@ fn lists_of_ids() {
         assert_eq!((rows, [entries, repeated, absent]), (vec![0..1, 2..5], [4, 1, 1]));
     }
     let of = |list: &[&str]| {
-        let variant = |(contig, id): (&str, &str)| Variant {
-            contig: contig.into(),
-            position: 7,
-            id: id.into(),
-            reference: "A".into(),
-            alternate: "C".into(),
-        };
-        let source: Vec<_> = [("23", "a b"), ("39", "v"), ("40", "w")].map(variant).into();
+        let names = [("23", "a b"), ("39", "v"), ("40", "w")];
+        let source: Vec<_> = names.map(|(contig, id)| variant(contig, 7, id, ["A", "C"])).into();
         let all = 0..3;
         VariantList::of_ids(text(list)).find(&[&source], &[all], None, &Cancel::default()).unwrap()
     };
@@ -105,18 +87,15 @@ fn arguments_name_files() {
 
 #[test]
 fn other_files_are_refused() {
-    let read = |bytes: &[u8]| {
-        let (_folder, path) = file(bytes);
-        SampleList::read(path, &Budget::default()).map(drop)
-    };
+    let scratch = Scratch::new();
+    let read = |bytes: &[u8]| SampleList::read(scratch.put("list", bytes), &Budget::default()).map(drop);
     refused(read(&[0x6c, 0x1b, 1, 0]), &["is a .bed of PLINK's genotypes"]);
     refused(read(&[0x1f, 0x8b, 8]), &["is compressed"]);
     refused(read(b"a\nb\n\xff\xfe\n"), &["line 3 is not UTF-8"]);
-    let folder = tempfile::tempdir().unwrap();
-    refused(SampleList::read(folder.path(), &Budget::default()), &["is not a file"]);
-    assert_err!(SampleList::read(folder.path().join("none"), &Budget::default()), Error::Io { .. });
+    refused(SampleList::read(scratch.path(), &Budget::default()), &["is not a file"]);
+    assert_err!(SampleList::read(scratch.path().join("none"), &Budget::default()), Error::Io { .. });
     // The text and 64 bytes for each of three words, and 256 for a place.
-    let (_folder, path) = file("a 1:2 b\n");
+    let path = scratch.put("list", "a 1:2 b\n");
     let within = |kind, bytes| VariantList::read(&path, kind, &Budget::default().host(bytes)).map(|_| ());
     for (kind, least) in [(VariantListKind::Bed0, 8 + 192), (VariantListKind::Ids, 8 + 192 + 256)] {
         assert_err!(within(kind, least - 1), Error::Budget { minimum, .. } if minimum == least);
@@ -129,15 +108,12 @@ const ALL: Range<u64> = 0..7;
 
 /// Returns the listed variants among those of these two sources in `among`, and the counts of ids.
 fn variants(kind: VariantListKind, list: &str, among: &[Range<u64>]) -> Result<(Vec<u64>, [u64; 3])> {
-    let variant = |&(contig, position, id): &(&str, u64, &str)| {
-        let (reference, alternate) = ("A".into(), "C".into());
-        Variant { contig: contig.into(), position, id: id.into(), reference, alternate }
-    };
+    let variant = |&(contig, position, id): &(&str, u64, &str)| variant(contig, position, id, ["A", "C"]);
     let of = |variants: &[(&str, u64, &str)]| variants.iter().map(variant).collect::<Vec<_>>();
     let first = of(&[("chr1", 10, "rs1"), ("chr1", 20, "."), ("chr1", 20, "1:30"), ("chr1", 30, "rs2")]);
     let second = of(&[("chrX", 10, "."), ("chrX", 40, "rs1"), ("chr1", 50, "1:40:A:C")]);
-    let (_folder, path) = file(list);
-    let list = VariantList::read(path, kind, &Budget::default())?;
+    let scratch = Scratch::new();
+    let list = VariantList::read(scratch.put("list", list), kind, &Budget::default())?;
     let listed = list.find(&[&first, &second], among, None, &Cancel::default())?;
     let flat = |rows: Vec<Range<u64>>| rows.into_iter().flatten().collect::<Vec<_>>();
     let [taken, others] = [false, true].map(|others| flat(listed.choose(among, others)));

@@ -67,36 +67,25 @@ pub struct GenotypeCounts {
     pub doubled_id: u64,
 }
 
+/// Returns fields with their names.
+macro_rules! named {
+    ($counts:ident: $($field:ident)*) => { [$((stringify!($field), $counts.$field)),*] };
+}
+
 impl ReferenceCounts {
     /// Returns each count with its name in records: those of all and of used variants, and from the sixth on those of variants without a match.
     pub fn named(&self) -> [(&'static str, u64); 11] {
-        [
-            ("variants", self.variants),
-            ("used", self.used),
-            ("swapped", self.swapped),
-            ("alleles_unknown", self.alleles_unknown),
-            ("fewer_alleles", self.fewer_alleles),
-            ("absent", self.absent),
-            ("other_alleles", self.other_alleles),
-            ("repeated", self.repeated),
-            ("ambiguous", self.ambiguous),
-            ("nowhere", self.nowhere),
-            ("doubled_id", self.doubled_id),
-        ]
+        named! {
+            self: variants used swapped alleles_unknown fewer_alleles
+            absent other_alleles repeated ambiguous nowhere doubled_id
+        }
     }
 }
 
 impl GenotypeCounts {
     /// Returns each count with its name in records: that of all variants, and those of variants without a match.
     pub fn named(&self) -> [(&'static str, u64); 6] {
-        [
-            ("variants", self.variants),
-            ("not_in_reference", self.not_in_reference),
-            ("repeated", self.repeated),
-            ("ambiguous", self.ambiguous),
-            ("nowhere", self.nowhere),
-            ("doubled_id", self.doubled_id),
-        ]
+        named! { self: variants not_in_reference repeated ambiguous nowhere doubled_id }
     }
 }
 

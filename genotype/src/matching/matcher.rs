@@ -94,6 +94,11 @@ impl<'a> Matching<'a> {
         self.index.keys[self.order[at] as usize]
     }
 
+    /// Returns the pair of alleles of a variant.
+    fn alleles(&self, at: usize) -> &'a str {
+        &self.index.alleles.names[self.key(at).alleles as usize]
+    }
+
     /// Returns the range of the variants whose position or key is `value`; `value_of` extracts it from a key.
     fn range<T: PartialOrd>(&self, value_of: impl Fn(Key) -> T, value: T) -> Range<usize> {
         let key = |row: &u32| value_of(self.index.keys[*row as usize]);
@@ -186,10 +191,8 @@ impl<'a> Matching<'a> {
     pub(super) fn find_carried(&mut self, carried: &[u128]) {
         let several = std::mem::take(&mut self.several);
         for (Several { variant, place, other, counted, .. }, carried) in several.into_iter().zip(carried) {
-            let names =
-                place.clone().map(|at| Arc::clone(&self.index.alleles.names[self.key(at).alleles as usize]));
-            let names: Vec<_> = names.collect();
-            let is_known = |allele: &str| names.iter().any(|names| has(names, &allele.to_ascii_uppercase()));
+            let pairs: Vec<_> = place.clone().map(|at| self.alleles(at)).collect();
+            let is_known = |allele: &str| pairs.iter().any(|pair| has(pair, &allele.to_ascii_uppercase()));
             // No call has an allele above 127.
             let is_carried = |number: u32| carried.checked_shr(number).is_some_and(|bits| bits & 1 == 1);
             let named = |known: bool| {
@@ -215,7 +218,7 @@ impl<'a> Matching<'a> {
             return None;
         }
         self.used[keys.start] += 1;
-        let known = &self.index.alleles.names[self.key(next).alleles as usize];
+        let known = self.alleles(next);
         let counts = &mut self.counts.reference;
         counts.swapped += u64::from(swapped);
         counts.alleles_unknown += u64::from(is_unknown(alleles));
@@ -235,10 +238,8 @@ impl<'a> Matching<'a> {
         let mut could = Vec::new();
         let mut first = place.start;
         while first < place.end {
-            let key = self.key(first);
-            let known = &self.index.alleles.names[key.alleles as usize];
-            could.extend(fit(alleles, known).map(|fit| (first, fit)));
-            first = self.range(|key| key, key).end;
+            could.extend(fit(alleles, self.alleles(first)).map(|fit| (first, fit)));
+            first = self.range(|key| key, self.key(first)).end;
         }
         match could[..] {
             [] => {}

@@ -4,10 +4,10 @@ use teatime::openings;
 
 use super::*;
 use crate::{
-    PcaOptions, ProjectMethod, ReferenceLoadings,
+    PcaOptions, ProjectMethod,
     bed::BedFile,
-    loadings, pca, project,
-    tests::{assert_refused, fixture, memory},
+    project,
+    tests::{self, Fit, assert_refused, fit, fixture, memory, table},
 };
 
 /// A contig, a position, the alleles that are not counted, and the counted ones.
@@ -27,8 +27,7 @@ fn indexed(by: MatchBy, rows: &[(&str, Site)]) -> VariantIndex {
 }
 
 fn variant(id: &str, (contig, position, reference, alternate): Site) -> Variant {
-    let [id, reference, alternate] = [id, reference, alternate].map(str::to_owned);
-    Variant { contig: contig.into(), position, id, reference, alternate }
+    tests::variant(contig, position, id, [reference, alternate])
 }
 
 /// Matches variants. A variant with alternate alleles beyond the reference's carries `carried`, or all alleles if `carried` is empty.
@@ -326,11 +325,8 @@ fn names_of_a_contig() {
         ("chrMT", Some(2), Some(2)),
         ("26", Some(2), None),
     ] {
-        assert_eq!(
-            [of(&rows[..3], name), of(&rows, name)],
-            [human, other].map(|row| row.map(Match::Same)),
-            "{name}"
-        );
+        let expected = [human, other].map(|row| row.map(Match::Same));
+        assert_eq!([of(&rows[..3], name), of(&rows, name)], expected, "{name}");
     }
     // Either of two contigs could be the same.
     assert_eq!(of(&[rows[0], ("chr1", 5, "A", "C")], "01"), None);
@@ -400,23 +396,14 @@ fn genotypes_are_matched_with_what_their_sources_name() {
     let matches = |genotypes: &Genotypes| index.matches(genotypes, &sources, None, &device, &run);
     let found = matches(&genotypes).unwrap();
     assert_eq!(found.matches, [SAME(0), None, SAME(2), SWAPPED(3)]);
-    assert_eq!(
-        matches(&genotypes.clone().select([0..1, 3..4]).unwrap()).unwrap().matches,
-        [SAME(0), SWAPPED(3)]
-    );
+    let some = genotypes.clone().select([0..1, 3..4]).unwrap();
+    assert_eq!(matches(&some).unwrap().matches, [SAME(0), SWAPPED(3)]);
     // Copies of the reference are counted.
-    let swapped = matches(&genotypes.clone().count_allele(0).unwrap()).unwrap();
-    assert_eq!(swapped.matches[2..], [SWAPPED(2), SAME(3)]);
-    let own = VariantIndex::of_genotypes(
-        MatchBy::Position,
-        &genotypes.clone().count_allele(0).unwrap(),
-        &sources,
-        &run,
-    );
-    assert_eq!(
-        own.unwrap().matches(&genotypes, &sources, None, &device, &run).unwrap().counts.reference.swapped,
-        4
-    );
+    let of_reference = genotypes.clone().count_allele(0).unwrap();
+    assert_eq!(matches(&of_reference).unwrap().matches[2..], [SWAPPED(2), SAME(3)]);
+    let own = VariantIndex::of_genotypes(MatchBy::Position, &of_reference, &sources, &run).unwrap();
+    let found = own.matches(&genotypes, &sources, None, &device, &run).unwrap();
+    assert_eq!(found.counts.reference.swapped, 4);
 
     assert_refused(matches(&genotypes.count_allele(2).unwrap()), &["genotypes", "copies of allele 2"]);
     let one = memory(&[0i8, 1], &[2, 1], &[2, 1]);
@@ -474,19 +461,12 @@ fn new_samples_of_plink_get_the_scores_that_another_tool_gives() {
     let (device, run) = (Device::cpu(), Run::default());
     let [reference, new] =
         ["reference", "new"].map(|name| BedFile::open(fixture(&format!("hapmap/{name}.bed"))).unwrap());
-    let text = std::fs::read_to_string(fixture("hapmap/scores.tsv")).unwrap();
-    let rows = text.lines().skip(1).map(|line| line.split('\t').skip(1));
-    let expected: Vec<f64> = rows.flatten().map(|value| value.parse().unwrap()).collect();
+    let expected = table("hapmap/scores.tsv", 1).concat();
     let options = PcaOptions::default().components(4);
     for [allele, of_new] in [[1, 1], [1, 0], [0, 1]] {
         let known = reference.genotypes().unwrap().count_allele(allele).unwrap();
-        let pca = pca(&known, &device, &options, &run).unwrap();
-        let (mut loaded, mut rows) = (ReferenceLoadings::new(options.scaler, 2, 4).unwrap(), Vec::new());
-        loadings(&known, &device, &pca, &options, &run, &mut |row| {
-            rows.push(row.variant..row.variant + 1);
-            loaded.push(row.frequency, row.shift, row.scale, row.loadings)
-        })
-        .unwrap();
+        let Fit { reference: loaded, matches, .. } = fit(&known, &options);
+        let rows = (0..).zip(matches).filter(|(_, found)| found.is_some()).map(|(row, _)| row..row + 1);
         let known = known.select(rows).unwrap();
         let index = VariantIndex::of_genotypes(MatchBy::Position, &known, &[&reference], &run).unwrap();
         let genotypes = new.genotypes().unwrap().count_allele(of_new).unwrap();

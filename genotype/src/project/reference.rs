@@ -18,9 +18,10 @@ pub struct ReferenceLoadings {
     components: usize,
     /// The mean, shift and scale of each variant.
     standards: Vec<[f64; 3]>,
-    loadings: Vec<f32>,
+    /// The loadings, row by row.
+    pub(super) loadings: Vec<f32>,
     /// The largest magnitudes for each component.
-    largest: Vec<Largest>,
+    pub(super) largest: Vec<Largest>,
 }
 
 /// The largest magnitudes for a component.
@@ -138,15 +139,6 @@ impl ReferenceLoadings {
     pub fn bytes(&self) -> u64 {
         (self.standards.capacity() * size_of::<[f64; 3]>() + self.loadings.capacity() * size_of::<f32>())
             as u64
-    }
-
-    pub(super) fn largest(&self) -> &[Largest] {
-        &self.largest
-    }
-
-    /// Returns the loadings, row by row.
-    pub(super) fn loadings(&self) -> &[f32] {
-        &self.loadings
     }
 
     pub(super) fn row(&self, row: u32) -> &[f32] {

@@ -85,10 +85,6 @@ fn solve_one(normal: &mut [f64], scores: &mut [f64], noise: impl Fn(usize) -> f6
 /// Returns the products of loadings over all variants of a reference, as a lower triangle; sums them in fixed parts.
 fn products(reference: &ReferenceLoadings) -> Vec<f64> {
     let k = reference.components();
-    let add = |mut sums: Vec<f64>, of_row: &[f64]| {
-        sums.iter_mut().zip(of_row).for_each(|(sum, product)| *sum += product);
-        sums
-    };
     let of_part = |rows: &[f32]| {
         rows.chunks_exact(k).fold(vec![0.0; triangle(k)], |mut sums, row| {
             for (sum, [a, b]) in sums.iter_mut().zip(pairs(k)) {
@@ -97,6 +93,9 @@ fn products(reference: &ReferenceLoadings) -> Vec<f64> {
             sums
         })
     };
-    let parts: Vec<Vec<f64>> = reference.loadings().par_chunks(PART * k).map(of_part).collect();
-    parts.iter().fold(vec![0.0; triangle(k)], |sums, part| add(sums, part))
+    let parts: Vec<Vec<f64>> = reference.loadings.par_chunks(PART * k).map(of_part).collect();
+    parts.into_iter().fold(vec![0.0; triangle(k)], |mut sums, part| {
+        sums.iter_mut().zip(part).for_each(|(sum, product)| *sum += product);
+        sums
+    })
 }

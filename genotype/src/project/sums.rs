@@ -266,7 +266,7 @@ struct Terms {
 impl Units {
     /// Computes the units of a reference, which do not depend on the matches.
     fn new(matched: Matched<'_>) -> Self {
-        let largest = matched.reference.largest();
+        let largest = &matched.reference.largest;
         let product = |components: [usize; 2]| {
             let [a, b] = components.map(|component| largest[component].loading);
             LoadingPair { components, unit: weight_unit(a * b) }

@@ -2,21 +2,19 @@
 
 mod refused;
 
-use std::sync::Arc;
-
-use teatime::{Device, DeviceOptions, Result, Run, openings::least, store::MemoryArray};
+use teatime::{
+    Device, DeviceOptions, Result, Run,
+    openings::{cpu, least},
+};
 
 use super::*;
 use crate::{
-    Cohort, Genotypes, Pca, PcaOptions, Scaler, Wanted, loadings, pca, project,
-    tests::{changes_no_bit, fractions, memory, random_dosages, score_bits},
-    to_usize,
+    Cohort, Genotypes, PcaOptions, Scaler, Wanted, project,
+    tests::{self as shared, Fit, changes_no_bit, fractions, memory, random_dosages, score_bits},
 };
 
 const K: usize = 4;
 const METHODS: [ProjectMethod; 2] = [ProjectMethod::Mean, ProjectMethod::LeastSquares];
-const SCALERS: [Scaler; 5] =
-    [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
 
 fn dosages(variants: usize, samples: usize) -> Vec<i8> {
     random_dosages(1, 89, variants, samples)
@@ -26,28 +24,8 @@ fn rows(values: &[i8], samples: usize) -> Genotypes {
     memory(values, &[(values.len() / samples) as u64, samples as u64], &[64, 7])
 }
 
-/// A PCA and its loadings.
-struct Fit {
-    pca: Pca,
-    reference: ReferenceLoadings,
-    /// The match of each variant of the genotypes with the reference's variants.
-    matches: Vec<Option<Match>>,
-}
-
 fn fit(genotypes: &Genotypes, scaler: Scaler, components: usize) -> Fit {
-    let (device, run) = (Device::cpu(), Run::default());
-    let options = PcaOptions { components, scaler, ..PcaOptions::default() };
-    let pca = pca(genotypes, &device, &options, &run).unwrap();
-    let mut reference = ReferenceLoadings::new(scaler, genotypes.ploidy(), components).unwrap();
-    let mut matches = vec![None; to_usize(genotypes.variants())];
-    loadings(genotypes, &device, &pca, &options, &run, &mut |row| {
-        matches[to_usize(row.variant)] = Some(Match::Same(u32::try_from(reference.len()).unwrap()));
-        let shift = if scaler == Scaler::None { 0.0 } else { genotypes.ploidy() as f64 * row.frequency };
-        assert!((row.shift - shift).abs() < 1e-12, "{scaler:?}: {} of {}", row.shift, row.frequency);
-        reference.push(row.frequency, row.shift, row.scale, row.loadings)
-    })
-    .unwrap();
-    Fit { pca, reference, matches }
+    shared::fit(genotypes, &PcaOptions::default().components(components).scaler(scaler))
 }
 
 fn run_on_cpu(
@@ -55,7 +33,16 @@ fn run_on_cpu(
     reference: &ReferenceLoadings,
     matches: &[Option<Match>],
 ) -> Result<Projection> {
-    project(genotypes, &Device::cpu(), reference, matches, ProjectMethod::Mean, &Run::default())
+    project(genotypes, cpu(), reference, matches, ProjectMethod::Mean, &Run::default())
+}
+
+/// Returns the projections by both rules for missing calls.
+fn by_both(
+    genotypes: &Genotypes,
+    reference: &ReferenceLoadings,
+    matches: &[Option<Match>],
+) -> [Projection; 2] {
+    METHODS.map(|method| project(genotypes, cpu(), reference, matches, method, &Run::default()).unwrap())
 }
 
 /// Returns, for each sample, the number of matched variants that it has a call of.
@@ -81,7 +68,7 @@ fn the_references_samples_get_their_scores_back() {
     // There are more variants than one canonical block has.
     let dosages = dosages(5000, 31);
     let genotypes = rows(&dosages, 31);
-    for scaler in SCALERS {
+    for &scaler in Scaler::ALL {
         let Fit { pca, reference, matches, .. } = fit(&genotypes, scaler, K);
         let projection = run_on_cpu(&genotypes, &reference, &matches).unwrap();
         assert_close(projection.scores.data(), pca.scores().data(), 2e-6);
@@ -125,22 +112,19 @@ fn order_and_swaps_of_variants_change_no_bit() {
     let samples = 33;
     let dosages = dosages(900, samples);
     let Fit { reference, matches, .. } = fit(&rows(&dosages, samples), Scaler::Patterson, K);
-    for method in METHODS {
-        let project = |dosages: &[i8], matches: &[Option<Match>]| {
-            project(&rows(dosages, samples), &Device::cpu(), &reference, matches, method, &Run::default())
-                .unwrap()
-        };
-        let expected = score_bits(&project(&dosages, &matches));
-        let backwards: Vec<i8> = dosages.chunks(samples).rev().flatten().copied().collect();
-        let found: Vec<_> = matches.iter().rev().copied().collect();
-        assert_eq!(score_bits(&project(&backwards, &found)), expected);
-        let (mut swapped, mut found) = (dosages.clone(), matches.clone());
-        for (row, found) in swapped.chunks_mut(samples).zip(&mut found).step_by(3) {
-            row.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
-            *found = found.map(|found| Match::Swapped(found.row()));
-        }
-        assert_eq!(score_bits(&project(&swapped, &found)), expected);
+    let project = |dosages: &[i8], matches: &[Option<Match>]| {
+        by_both(&rows(dosages, samples), &reference, matches).map(|projection| score_bits(&projection))
+    };
+    let expected = project(&dosages, &matches);
+    let backwards: Vec<i8> = dosages.chunks(samples).rev().flatten().copied().collect();
+    let found: Vec<_> = matches.iter().rev().copied().collect();
+    assert_eq!(project(&backwards, &found), expected);
+    let (mut swapped, mut found) = (dosages, matches);
+    for (row, found) in swapped.chunks_mut(samples).zip(&mut found).step_by(3) {
+        row.iter_mut().filter(|g| **g >= 0).for_each(|g| *g = 2 - *g);
+        *found = found.map(|found| Match::Swapped(found.row()));
     }
+    assert_eq!(project(&swapped, &found), expected);
 }
 
 /// Variants that no sample varies at, and that a store does not have, add what they would add if it had them.
@@ -177,12 +161,9 @@ fn absent_variants_are_as_if_they_were_there() {
             }
         }
         assert!(absent.len() > 60, "{}", absent.len());
-        for method in METHODS {
-            let run = Run::default();
-            let expected =
-                project(&genotypes(&there), &Device::cpu(), &reference, &matches, method, &run).unwrap();
+        for (method, expected) in METHODS.into_iter().zip(by_both(&genotypes(&there), &reference, &matches)) {
             let wanted = Wanted::default().absent(&absent).projection(&reference, &left_matches, method);
-            let cohort = Cohort::load(&genotypes(&left), &Device::cpu(), &wanted, &run).unwrap();
+            let cohort = Cohort::load(&genotypes(&left), cpu(), &wanted, &Run::default()).unwrap();
             let ours = cohort.projection().unwrap();
             assert_close(ours.scores.data(), expected.scores.data(), tolerance);
             let counts = |of: &Projection| (of.used, of.missing_calls, of.called.clone(), of.undetermined);
@@ -198,21 +179,15 @@ fn least_squares_of_all_calls_are_the_sums() {
     // The first sample lacks one call.
     let mut lacking = full.clone();
     lacking[3 * samples] = -1;
-    for scaler in SCALERS {
+    for &scaler in Scaler::ALL {
         let Fit { reference, matches, .. } = fit(&rows(&full, samples), scaler, K);
-        let [mean, least_squares] = METHODS.map(|method| {
-            let run = Run::default();
-            project(&rows(&lacking, samples), &Device::cpu(), &reference, &matches, method, &run).unwrap()
-        });
+        let [mean, least_squares] = by_both(&rows(&lacking, samples), &reference, &matches);
         assert_eq!(score_bits(&mean)[K..], score_bits(&least_squares)[K..], "{scaler:?}");
         assert!((0..K).all(|j| mean.scores.row(0)[j] != least_squares.scores.row(0)[j]), "{scaler:?}");
         // If a variant is absent, no sample has all calls.
         let mut absent = matches.clone();
         absent[11] = None;
-        let [mean, least_squares] = METHODS.map(|method| {
-            let run = Run::default();
-            project(&rows(&full, samples), &Device::cpu(), &reference, &absent, method, &run).unwrap()
-        });
+        let [mean, least_squares] = by_both(&rows(&full, samples), &reference, &absent);
         assert!(score_bits(&mean).iter().zip(score_bits(&least_squares)).all(|(a, b)| *a != b), "{scaler:?}");
     }
 }
@@ -226,30 +201,22 @@ fn what_calls_do_not_determine_is_nan() {
     }
     let matches: Vec<_> = (0..3).map(|row| Some(Match::Same(row))).collect();
     let new = rows(&[0, -1, 0, -1, 2, 2, -1, -1, -1, -1, 0, -1], 4);
-    let run = Run::default();
-    let least_squares = ProjectMethod::LeastSquares;
-    let projection = project(&new, &Device::cpu(), &reference, &matches, least_squares, &run).unwrap();
+    let [mean, projection] = by_both(&new, &reference, &matches);
     assert_eq!((projection.undetermined, &projection.called[..]), (3, &[2, 1, 2, 0][..]));
     // The standardised dosages are -2 and 2, and the loadings are orthogonal.
     assert_close(projection.scores.row(0), &[-2.0 * 0.6 - 2.0 * 0.8, -2.0 * 0.8 + 2.0 * 0.6, 0.0], 1e-7);
     assert!(projection.scores.data()[3..].iter().all(|score| score.is_nan()), "{:?}", projection.scores);
-    let mean = project(&new, &Device::cpu(), &reference, &matches, ProjectMethod::Mean, &run).unwrap();
     assert!(mean.undetermined == 0 && mean.scores.data().iter().all(|score| score.is_finite()));
 }
 
 #[test]
 fn the_stated_minimum_is_enough() {
     let (variants, samples) = (512, 20_000);
-    let genotypes = {
-        let bytes = vec![0b1011_1000u8; variants * samples / 4];
-        let shape = [variants as u64, samples as u64 / 4];
-        let array = MemoryArray::new("bed", &bytes, &shape, &[64, shape[1]]).unwrap();
-        Genotypes::plink(vec![Arc::new(array)], samples as u64).unwrap()
-    };
+    let genotypes = shared::plink(&vec![0b1011_1000; variants * samples / 4], samples as u64, 64);
     let mut reference = ReferenceLoadings::new(Scaler::Patterson, 2, 20).unwrap();
     (0..variants).for_each(|_| reference.push(0.25, 0.5, 0.5, &[0.5; 20]).unwrap());
     let matches: Vec<_> = (0..512).map(|row| Some(Match::Same(row))).collect();
-    for method in [ProjectMethod::Mean, ProjectMethod::LeastSquares] {
+    for method in METHODS {
         let device = Device::open_with("cpu", &DeviceOptions::default()).unwrap();
         let (minimum, _) = least(|run| project(&genotypes, &device, &reference, &matches, method, run));
         assert!(minimum > reference.bytes());
@@ -264,7 +231,7 @@ fn the_stated_minimum_is_enough() {
 #[cfg(feature = "zarr")]
 mod goldens {
     use super::*;
-    use crate::tests::{fixture, stored};
+    use crate::tests::{stored, table};
 
     /// Compares the projection of `SET_new` onto `SET_reference`, divided by `divisor`, with a table, up to signs.
     fn assert_projects(set: &str, scaler: Scaler, divisor: f64, golden: &str) {
@@ -272,11 +239,8 @@ mod goldens {
             ["reference", "new"].map(|part| stored("projection.zarr", Some(&format!("{set}_{part}"))));
         let Fit { reference, matches, .. } = fit(&old, scaler, 10);
         let scores = run_on_cpu(&new, &reference, &matches).unwrap().scores;
-        let text = std::fs::read_to_string(fixture(golden)).unwrap();
-        let number = |x: &str| x.parse::<f64>().unwrap();
-        let rows = text.lines().skip(1).map(|line| line.split('\t').skip(1).map(number).collect());
-        let golden: Vec<Vec<f64>> = rows.collect();
-        assert_eq!((scores.rows(), scores.cols()), (20, 10));
+        let golden = table(golden, 1);
+        assert_eq!((scores.rows(), scores.cols(), golden.len()), (20, 10, 20));
         for j in 0..10 {
             let ours: Vec<f64> = scores.column(j).map(|x| x / divisor).collect();
             let dot: f64 = ours.iter().zip(&golden).map(|(a, row)| a * row[j]).sum();

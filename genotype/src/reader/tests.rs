@@ -1,47 +1,39 @@
 //! Tests of packing on the host while genotypes are copied, for any chunks, against the definition.
 
-use std::sync::Arc;
-
-use teatime::{
-    ChunkedArray, Error, Run, Status,
-    random::philox,
-    store::{MemoryArray, Storable},
-};
+use teatime::{Error, Run, Status, assert_err, random::philox};
 
 use super::*;
-use crate::{GenotypeKind, Scaler, VariantFilter, counts::CallCounts, scaler::ScaleRule};
+use crate::{
+    GenotypeKind,
+    tests::{assert_refused, memory},
+};
 
 /// Returns `len` random values out of `kinds`.
 fn values(kinds: &[i8], len: u64) -> Vec<i8> {
     (0..len).map(|i| kinds[philox([11, 3], i)[0] as usize % kinds.len()]).collect()
 }
 
-fn genotypes<T: Storable>(parts: &[(&[T], &[u64], &[u64])]) -> Genotypes {
-    let array = |&(values, shape, chunk): &(&[T], &[u64], &[u64])| {
-        Arc::new(MemoryArray::new("memory", values, shape, chunk).unwrap()) as Arc<dyn ChunkedArray>
-    };
-    Genotypes::new(parts.iter().map(array).collect()).unwrap()
+/// The words of all panels, the sums of each variant, and the number of rows of each panel.
+type Found = (Vec<u32>, Vec<Stats>, Vec<u64>);
+
+fn packed(genotypes: &Genotypes, device: &Device) -> Result<Found> {
+    in_uploads(genotypes, device, 1, 0)
 }
 
-/// The form, the words of all panels, the bits of each variant's [mean, scale], and a digest of each variant's sum and count.
-type Packed = (Form, Vec<u32>, Vec<u32>, u64);
-
-fn packed(genotypes: &Genotypes, device: &Device) -> Result<Packed> {
-    let reader = Reader::new(genotypes, device, true)?;
-    let rule = ScaleRule::new(&reader, Scaler::Patterson, VariantFilter::default());
-    let mut counts = CallCounts::new(genotypes.variants(), genotypes.samples(), true)?;
-    let run = Run::default();
-    let (mut words, mut factors) = (Vec::new(), Vec::new());
+/// Reads genotypes, of which `blocks` blocks are uploaded at once, in panels of about `rows` rows, at least those of an upload.
+fn in_uploads(genotypes: &Genotypes, device: &Device, blocks: u64, rows: u64) -> Result<Found> {
+    let (reader, run) = (Reader::new(genotypes, device, true)?, Run::default());
     let pass = Pass::new(&run, Status::new(0, 1, genotypes.variants()));
-    let reading = Reading { panel_bytes: 0, prefetch: 0, upload_rows: reader.plan.block_rows() };
-    reader.read(&pass, reading, false, &mut |panel, stats| {
+    let (panel_bytes, upload_rows) = (rows * reader.held_row_bytes(), blocks * reader.plan.block_rows());
+    let (mut words, mut sums, mut panels) = (Vec::new(), Vec::new(), Vec::new());
+    reader.read(&pass, Reading { panel_bytes, prefetch: 0, upload_rows }, false, &mut |panel, stats| {
         let Entries::Packed(packed) = &panel.entries else { panic!("{:?} should be packed", panel.entries) };
         words.extend(packed.read()?);
-        factors.extend(rule.scales(stats).iter().flat_map(|scale| scale.factors().map(f32::to_bits)));
-        counts.push(stats);
+        sums.extend_from_slice(stats);
+        panels.push(panel.rows.end - panel.rows.start);
         Ok(())
     })?;
-    Ok((reader.form, words, factors, counts.digest()))
+    Ok((words, sums, panels))
 }
 
 /// Returns the words that hold the codes of all calls.
@@ -89,35 +81,18 @@ fn any_chunks_give_the_same() {
             for samples in [2u64, 3, 5, 16, 17, 64, 130] {
                 let values = values(kinds, rows * samples * alleles(kind) as u64);
                 let [shape, whole] = shapes(kind, rows, samples, [7, samples]);
-                let expected = packed(&genotypes(&[(&values, &shape, &whole)]), &device).unwrap();
-                assert!(expected.1 == words(kind, &values, samples), "{kind:?} {samples}");
+                let expected = packed(&memory(&values, &shape, &whole), &device).unwrap();
+                assert!(expected.0 == words(kind, &values, samples), "{kind:?} {samples}");
                 let wide: Vec<i32> = values.iter().map(|&value| value.into()).collect();
                 for chunk in [1, 3, 4, 60, samples + 3] {
                     let [shape, chunks] = shapes(kind, rows, samples, [5, chunk]);
-                    for genotypes in
-                        [genotypes(&[(&values, &shape, &chunks)]), genotypes(&[(&wide, &shape, &chunks)])]
-                    {
+                    for genotypes in [memory(&values, &shape, &chunks), memory(&wide, &shape, &chunks)] {
                         let actual = packed(&genotypes, &device).unwrap();
-                        let what = format!("{} {kind:?} {samples} in {chunk}", device.info().name);
-                        assert_eq!(actual.1, expected.1, "codes: {what}");
-                        assert_eq!((&actual.2, actual.3), (&expected.2, expected.3), "counts: {what}");
+                        assert_eq!(actual, expected, "{} {kind:?} {samples} in {chunk}", device.info().name);
                     }
                 }
             }
         }
-    }
-}
-
-/// Appended arrays have different chunks, some of which split the calls that share a byte.
-#[test]
-fn appended_arrays_of_any_chunks() {
-    let device = Device::cpu();
-    let values = values(&[0, 1, -1, 2], 2 * 20 * 9);
-    let halves = [&values[..180], &values[180..]];
-    let whole = packed(&genotypes(&[(&values, &[40, 9], &[6, 9])]), &device).unwrap();
-    for chunk in [8, 6, 1] {
-        let parts = [(halves[0], &[20, 9][..], &[3, 4][..]), (halves[1], &[20, 9], &[20, chunk])];
-        assert!(packed(&genotypes(&parts), &device).unwrap() == whole);
     }
 }
 
@@ -129,7 +104,7 @@ fn cut_calls_are_put_together() {
         (3, 20_001, &[[2, 3001, 1], [1, 10_001, 2], [3, 20_001, 1]]),
     ] {
         let values = values(&[0, 1, -1, -2], rows * samples * 2);
-        let of = |chunk: &[u64]| packed(&genotypes(&[(&values, &[rows, samples, 2], chunk)]), &Device::cpu());
+        let of = |chunk: &[u64]| packed(&memory(&values, &[rows, samples, 2], chunk), &Device::cpu());
         let expected = of(&[rows, samples, 2]).unwrap();
         for chunk in chunks {
             assert!(of(chunk).unwrap() == expected, "{chunk:?}");
@@ -149,31 +124,23 @@ fn the_first_bad_value_is_named() {
             values[usize::try_from(at).unwrap()] = value;
         }
         let wide: Vec<i16> = values.iter().map(|&value| value.into()).collect();
-        let message = |width: u64| {
+        let messages = |width: u64| {
             let (shape, chunk) = ([rows, samples, ploidy], [100, width, ploidy]);
-            let both = [genotypes(&[(&values, &shape, &chunk)]), genotypes(&[(&wide, &shape, &chunk)])];
-            let [message, same] = both.map(|genotypes| match packed(&genotypes, &device) {
-                Err(error @ Error::Chunk { .. }) => error.to_string(),
-                other => panic!("{other:?}"),
-            });
-            assert_eq!(message, same);
-            message
+            [memory(&values, &shape, &chunk), memory(&wide, &shape, &chunk)]
+                .map(|genotypes| assert_err!(packed(&genotypes, &device), Error::Chunk { .. }).to_string())
         };
         for (width, chunk) in [(3, 4), (4, 3), (21, 0), (5, 2), (8, 1)] {
             let place = format!("chunk [4, {chunk}, 0]: variant 417, sample 13: -9 is no allele");
-            let message = message(width);
-            assert!(message.contains(&place), "`{place}` is not in: {message}");
+            let [message, same] = messages(width);
+            assert!(message == same && message.contains(&place), "`{place}` is not in: {message}");
         }
     }
     let mut values = values(&[0, 1, -1, 2], rows * samples);
-    values[417 * 21 + 13] = 3;
-    values[420 * 21 + 1] = 4;
-    for (width, place) in [
-        (7, "chunk [4, 1]: variant 417, sample 13: value 3 is above 2"),
-        (8, "chunk [4, 1]: variant 417, sample 13: value 3 is above 2"),
-    ] {
-        let error = packed(&genotypes(&[(&values, &[rows, samples], &[100, width])]), &device).unwrap_err();
-        assert!(error.to_string().contains(place), "`{place}` is not in: {error}");
+    (values[417 * 21 + 13], values[420 * 21 + 1]) = (3, 4);
+    for width in [7, 8] {
+        let genotypes = memory(&values, &[rows, samples], &[100, width]);
+        let place = "chunk [4, 1]: variant 417, sample 13: value 3 is above 2";
+        assert_refused(packed(&genotypes, &device), &[place]);
     }
 }
 
@@ -181,32 +148,14 @@ fn the_first_bad_value_is_named() {
 fn larger_uploads_change_no_bit() {
     let (rows, samples) = (11_000u64, 9u64);
     let values = values(&[0, 1, 2, -1, 1, 0], rows * samples);
-    let genotypes = genotypes(&[(&values, &[rows, samples], &[700, samples])]);
+    let genotypes = memory(&values, &[rows, samples], &[700, samples]);
     for device in ["cpu", "wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
-        let mut first = None;
-        for (factor, panel) in [(1, 0), (2, 8192), (2, 0), (1, 8192)] {
-            let reader = Reader::new(&genotypes, &device, true).unwrap();
-            let block = reader.plan.block_rows();
-            let run = Run::default();
-            let pass = Pass::new(&run, Status::new(0, 1, rows));
-            let (mut words, mut sums, mut panels) = (Vec::new(), Vec::new(), Vec::new());
-            let panel_bytes = panel * reader.held_row_bytes();
-            let reading = Reading { panel_bytes, prefetch: 0, upload_rows: factor * block };
-            reader
-                .read(&pass, reading, false, &mut |panel, stats| {
-                    let Entries::Packed(packed) = &panel.entries else {
-                        panic!("{:?} should be packed", panel.entries)
-                    };
-                    words.extend(packed.read()?);
-                    sums.extend_from_slice(stats);
-                    panels.push(panel.rows.end - panel.rows.start);
-                    Ok(())
-                })
-                .unwrap();
-            let whole = (panel / block).max(factor) * block;
-            assert_eq!(panels.len() as u64, rows.div_ceil(whole), "{panels:?}");
-            let found = (words, sums);
-            assert!(*first.get_or_insert_with(|| found.clone()) == found, "{factor} {panel}");
+        let (words, sums, _) = packed(&genotypes, &device).unwrap();
+        for (blocks, panel) in [(1, 0), (2, 8192), (2, 0), (1, 8192)] {
+            let found = in_uploads(&genotypes, &device, blocks, panel).unwrap();
+            let whole = (panel / 4096).max(blocks) * 4096;
+            assert_eq!(found.2.len() as u64, rows.div_ceil(whole), "{:?}", found.2);
+            assert!((found.0, found.1) == (words.clone(), sums.clone()), "{blocks} {panel}");
         }
     }
 }

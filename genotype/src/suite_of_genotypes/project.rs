@@ -4,7 +4,7 @@ use teatime::{Device, Run, random::philox};
 
 use crate::{
     Match, ProjectMethod, Projection, ReferenceLoadings, Scaler, project,
-    tests::{memory, score_bits},
+    tests::{calls, memory, score_bits},
 };
 
 teatime::device_tests!(new_samples_on_loadings, least_squares_of_what_is_called, dosages_that_are_not_packed);
@@ -66,9 +66,7 @@ impl Case {
         let genotypes = if self.ploidy == 2 {
             memory(&self.dosages, &[variants, samples], &[64, 9])
         } else {
-            let p = self.ploidy as i8;
-            let call = |&g: &i8| (0..p).map(move |i| if g < 0 { -1 } else { i8::from(i < g) });
-            let calls: Vec<i8> = self.dosages.iter().flat_map(call).collect();
+            let calls = calls(&self.dosages, self.ploidy);
             memory(&calls, &[variants, samples, self.ploidy], &[64, 9, self.ploidy])
         };
         let genotypes = genotypes.dosages_are_bounded(true);

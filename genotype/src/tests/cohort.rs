@@ -29,25 +29,14 @@ fn loadings_of(write: impl FnOnce(&mut LoadingsSink<'_>) -> Result<()>) -> Vec<(
 }
 
 /// Makes a reference from the genotypes' own components, where every second variant has its alleles swapped or is left out.
-fn reference(
-    genotypes: &Genotypes,
-    pca: &Pca,
-    options: &PcaOptions,
-) -> (ReferenceLoadings, Vec<Option<Match>>) {
-    let (device, run) = (Device::cpu(), Run::default());
-    let mut reference = ReferenceLoadings::new(options.scaler, 2, options.components).unwrap();
-    let mut matches = vec![None; 9000];
-    loadings(genotypes, &device, pca, options, &run, &mut |row| {
-        let number = u32::try_from(reference.len()).unwrap();
-        matches[usize::try_from(row.variant).unwrap()] = match number % 4 {
-            1 => Some(Match::Swapped(number)),
-            3 => None,
-            _ => Some(Match::Same(number)),
-        };
-        reference.push(row.frequency, row.shift, row.scale, row.loadings)
-    })
-    .unwrap();
-    (reference, matches)
+fn reference(genotypes: &Genotypes, options: &PcaOptions) -> (ReferenceLoadings, Vec<Option<Match>>) {
+    let Fit { reference, matches, .. } = fit(genotypes, options);
+    let turned = |found: Match| match found.row() % 4 {
+        1 => Some(Match::Swapped(found.row())),
+        3 => None,
+        _ => Some(found),
+    };
+    (reference, matches.into_iter().map(|found| found.and_then(turned)).collect())
 }
 
 #[test]
@@ -59,7 +48,7 @@ fn one_load_gives_what_each_result_is_by_itself() {
         let alone_grm = grm(&genotypes, &device, &relationships, &run).unwrap();
         let alone_loadings =
             loadings_of(|sink| loadings(&genotypes, &device, &alone, &components, &run, sink));
-        let (reference, matches) = reference(&genotypes, &alone, &components);
+        let (reference, matches) = reference(&genotypes, &components);
         let method = ProjectMethod::LeastSquares;
         let alone_scores = project(&genotypes, &device, &reference, &matches, method, &run).unwrap();
 
@@ -95,10 +84,8 @@ fn one_load_gives_what_each_result_is_by_itself() {
                 None => cohort.project(&reference, &matches, method, &run).unwrap(),
             };
             assert_eq!(scores.scores, alone_scores.scores);
-            assert_eq!(
-                (scores.used, scores.missing_calls, &scores.called),
-                (alone_scores.used, alone_scores.missing_calls, &alone_scores.called)
-            );
+            let counts = |of: &Projection| (of.used, of.missing_calls, of.called.clone());
+            assert_eq!(counts(&scores), counts(&alone_scores));
             assert_eq!(cohort.residency(), if kept { Residency::Device } else { Residency::Store });
             let passes = cohort.passes_over_store();
             assert_eq!(passes == 1, kept, "{passes}");
@@ -127,19 +114,8 @@ fn bytes_and_fractions_stay_too() {
     }
 }
 
-/// A relationship matrix is moved to the caller, and computed again for the next call.
-#[test]
-fn a_matrix_asked_for_twice_is_made_twice() {
-    let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
-    let relationships = GrmOptions::default();
-    let cohort = Cohort::load(&genotypes, &device, &Wanted::default().grm(&relationships), &run).unwrap();
-    let first = cohort.grm(&relationships, &run).unwrap();
-    assert_eq!(cohort.passes_over_store(), 1);
-    let second = cohort.grm(&relationships, &run).unwrap();
-    assert_eq!((grm_bits(&first), cohort.passes_over_store()), (grm_bits(&second), 2));
-}
-
-/// Exact components with the scaling of a relationship matrix reuse its sums, in either order, whether the components were wanted or not.
+/// Exact components with the scaling of a relationship matrix reuse its sums, in either order, whether the components were wanted or not. If
+/// they were not, the matrix is moved to the caller, and computed again for the next call.
 #[test]
 fn results_share_sums() {
     let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
@@ -148,14 +124,15 @@ fn results_share_sums() {
     let alone = pca(&genotypes, &device, &components, &run).unwrap();
     let alone_grm = grm(&genotypes, &device, &relationships, &run).unwrap();
     let one = Wanted::default().grm(&relationships);
-    for (wanted, grm_first) in
-        [(one.clone().pca(&components), true), (one.clone().pca(&components), false), (one, false)]
-    {
-        let cohort = Cohort::load(&genotypes, &device, &wanted, &run).unwrap();
+    let both = one.clone().pca(&components);
+    for (wanted, grm_first, passes) in [(&both, true, 1), (&both, false, 1), (&one, false, 2)] {
+        let cohort = Cohort::load(&genotypes, &device, wanted, &run).unwrap();
         let first = grm_first.then(|| cohort.grm(&relationships, &run).unwrap());
         assert_eq!(bits(&cohort.pca(&components, &run).unwrap()), bits(&alone));
         let matrix = first.unwrap_or_else(|| cohort.grm(&relationships, &run).unwrap());
         assert_eq!((grm_bits(&matrix), cohort.passes_over_store()), (grm_bits(&alone_grm), 1));
+        let again = cohort.grm(&relationships, &run).unwrap();
+        assert_eq!((grm_bits(&again), cohort.passes_over_store()), (grm_bits(&alone_grm), passes));
     }
 }
 
@@ -180,7 +157,7 @@ fn where_genotypes_are_changes_no_bit() {
     let components = randomized(K, Stop::PowerIterations(1));
     let relationships = GrmOptions::default();
     let expected = pca(&genotypes, &Device::cpu(), &components, &run).unwrap();
-    let (reference, matches) = reference(&genotypes, &expected, &components);
+    let (reference, matches) = reference(&genotypes, &components);
     let method = ProjectMethod::Mean;
     for device in ["wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
         let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&components), &run).unwrap();
@@ -253,12 +230,9 @@ fn results_that_allow_more_do_not_prepare_those_that_do_not() {
     let free = PcaOptions { scaler: Scaler::Standard, ..options(K) };
     let cohort = Cohort::load(&genotypes, &device, &Wanted::default().pca(&free), &run).unwrap();
     cohort.pca(&free, &run).unwrap();
-    for error in [
-        cohort.pca(&options(K), &run).map(drop).unwrap_err(),
-        cohort.grm(&GrmOptions::default(), &run).map(drop).unwrap_err(),
-    ] {
-        assert!(matches!(error, Error::Argument { name: "genotypes", .. }), "{error}");
-        assert!(error.to_string().contains("above the ploidy"), "{error}");
+    let relationships = cohort.grm(&GrmOptions::default(), &run).map(drop);
+    for result in [cohort.pca(&options(K), &run).map(drop), relationships] {
+        assert_refused(result, &["`genotypes`", "above the ploidy"]);
     }
 }
 
@@ -276,10 +250,13 @@ fn a_change_before_a_pass_that_was_not_wanted_is_named() {
     assert!(error.to_string().starts_with("changing: changed while it was read"), "{error}");
 }
 
+/// Threads may share a cohort, and a part is plain data.
 #[test]
-fn threads_may_share_one() {
+fn cohorts_and_parts_can_be_sent() {
     fn shared<T: Send + Sync>() {}
+    fn plain<T: Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static>() {}
     shared::<Cohort>();
+    plain::<CohortPart>();
 }
 
 /// Missing calls are compared with a count by a loop, for genotypes in two bits, bytes and f32.
@@ -339,7 +316,6 @@ fn a_checkpoint_changes_no_bit() {
         (&genotypes, options.clone().scaler(Scaler::Center), "scaler was patterson, and is center"),
         (&genotypes, options.clone().filter(VariantFilter::default().min_maf(0.1)), "filter was "),
     ] {
-        let error = assert_err!(solve(genotypes, &options, &run), Error::Store { .. }).to_string();
-        assert!(error.contains("is of another job: ") && error.contains(said), "{error}");
+        assert_refused(solve(genotypes, &options, &run), &["is of another job: ", said]);
     }
 }

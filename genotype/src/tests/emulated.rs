@@ -7,33 +7,27 @@ use std::sync::{Arc, OnceLock};
 use teatime::{
     Device, Error, Progress, Run, Status, assert_err,
     linalg::Stop,
-    openings::emulated::{device, fail_allocation, loaded, lose, memory},
+    openings::emulated::{self, device, fail_allocation, loaded, lose},
     random::philox,
-    store::MemoryArray,
 };
 
 use crate::{
     DistanceOptions, Genotypes, Method, PcaOptions, Scaler, distances, pca,
-    tests::{bits, pair_bits},
+    tests::{bits, memory, pair_bits},
 };
 
 const MIB: u64 = 1 << 20;
 
-fn words(count: u64) -> Vec<u32> {
-    (0..count.div_ceil(4)).flat_map(|block| philox([7, 0], block)).collect()
-}
-
 /// Returns dosages with a strong first component.
 fn genotypes(variants: u64, samples: u64) -> Genotypes {
-    let words = words(variants * samples);
-    let dosage = |(word, i): (&u32, u64)| -> i8 {
-        let high = (i % samples < samples / 2) == (i / samples).is_multiple_of(2);
-        i8::from(word >> 24 < if high { 150 } else { 60 })
-            + i8::from(word & 255 < if high { 150 } else { 60 })
+    let dosage = |i: u64| {
+        let word = philox([7, 0], i / 4)[(i % 4) as usize];
+        let is_high = (i % samples < samples / 2) == (i / samples).is_multiple_of(2);
+        let most = if is_high { 150 } else { 60 };
+        i8::from(word >> 24 < most) + i8::from(word & 255 < most)
     };
-    let values: Vec<i8> = words.iter().zip(0..variants * samples).map(dosage).collect();
-    let array = MemoryArray::new("dosages", &values, &[variants, samples], &[1000, samples]).unwrap();
-    Genotypes::new(vec![Arc::new(array)]).unwrap()
+    let values: Vec<i8> = (0..variants * samples).map(dosage).collect();
+    memory(&values, &[variants, samples], &[1000, samples])
 }
 
 #[test]
@@ -51,7 +45,7 @@ fn a_pca_retries_smaller() {
     // The device reports 2 GiB when it is opened, and has less later, as if others held the rest. All dosages are 8 MB, so that the work fits only if
     // the dosages do not stay on the device.
     let device = device(9);
-    memory(9, peak - 4 * MIB);
+    emulated::memory(9, peak - 4 * MIB);
     let tight = pca(&genotypes, &device, &options, &Run::default()).unwrap();
     assert_eq!(tight.passes, roomy.passes);
     let chunks = [tight.stats.chunks, roomy.stats.chunks];
@@ -61,7 +55,7 @@ fn a_pca_retries_smaller() {
         assert!((a - b).abs() <= 1e-5 * b, "{a} {b}");
     }
     // No plan fits in this memory.
-    memory(9, MIB);
+    emulated::memory(9, MIB);
     assert_err!(pca(&genotypes, &device, &options, &Run::default()), Error::OutOfMemory { .. });
 }
 
@@ -116,8 +110,8 @@ fn a_pca_without_missing_calls_has_its_programs_before_it_reads() {
         _ => (philox([5, 6], at)[0] % 3) as i8,
     };
     let dosages: Vec<i8> = (0..variants * samples).map(dosage).collect();
-    let array = MemoryArray::new("dosages", &dosages, &[variants, samples], &[variants, samples]).unwrap();
-    let genotypes = Genotypes::new(vec![Arc::new(array)]).unwrap().dosages_are_bounded(true);
+    let shape = [variants, samples];
+    let genotypes = memory(&dosages, &shape, &shape).dosages_are_bounded(true);
     let methods = [(Method::Exact, "packed_pairs"), (Method::Randomized, "packed_apply")];
     for (method, own) in methods {
         for scaler in [Scaler::Patterson, Scaler::Center] {

@@ -2,13 +2,6 @@
 
 use super::*;
 
-/// Returns the values of a table, without its first `skip` columns.
-fn table(name: &str, skip: usize) -> Vec<Vec<f64>> {
-    let text = std::fs::read_to_string(fixture(name)).unwrap();
-    let rows = text.lines().filter(|line| !line.starts_with('#'));
-    rows.map(|row| row.split_whitespace().skip(skip).map(|x| x.parse().unwrap()).collect()).collect()
-}
-
 fn assert_vectors(actual: &Matrix, expected: &[Vec<f64>], tolerance: f64) {
     for j in 0..actual.cols() {
         let dot: f64 = actual.column(j).zip(expected).map(|(a, e)| a * e[j]).sum();
@@ -34,7 +27,7 @@ fn numpy_with_every_scaler() {
         ("dosages_v3.zarr", Some("int8_sharded_zstd_crc32c")),
     ] {
         let genotypes = stored(name, array);
-        for scaler in [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None] {
+        for &scaler in Scaler::ALL {
             let golden = table(&format!("numpy/all.{}.tsv", scaler.name()), 1);
             let options = PcaOptions { scaler, ..options(10) };
             let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();

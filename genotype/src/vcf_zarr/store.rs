@@ -182,7 +182,7 @@ impl GenotypeStore {
         let mut ids: Option<(String, Vec<String>)> = None;
         let (mut read, mut nameless) = (HashSet::new(), None);
         for (table, array) in self.tables.iter().zip(&self.arrays) {
-            let paths = table.layout().sample_paths();
+            let paths = table.layout.sample_paths();
             let Some((path, column)) = self.first_column(&paths)? else {
                 nameless = nameless.or(Some(array));
                 continue;

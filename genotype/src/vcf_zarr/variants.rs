@@ -46,7 +46,7 @@ impl Layout {
 #[derive(Debug)]
 pub(super) struct VariantTable {
     storage: Arc<dyn Storage>,
-    layout: Layout,
+    pub(super) layout: Layout,
     rows: u64,
     kept: Mutex<KeptColumns>,
 }
@@ -97,10 +97,6 @@ enum Contig {
 impl VariantTable {
     pub(super) fn new(storage: &Arc<dyn Storage>, layout: Layout, rows: u64) -> Self {
         Self { storage: Arc::clone(storage), layout, rows, kept: Mutex::default() }
-    }
-
-    pub(super) fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// Returns the doubtful columns among those that were read so far.

@@ -1,13 +1,14 @@
 //! Tests of the tables of a .bed: damaged ones, and ones as people write them.
 
 use super::*;
+use crate::tests::contigs_of;
 
 #[test]
 fn damaged_tables_are_refused() {
     let scratch = Scratch::new();
     let path = scratch.bed("bad", [3, 5], 1, &[0; 6]);
     let [fam, bim] =
-        ["bad.fam", "bad.bim"].map(|name| fs::read_to_string(scratch.0.path().join(name)).unwrap());
+        ["bad.fam", "bad.bim"].map(|name| fs::read_to_string(scratch.path().join(name)).unwrap());
     let with = |name: &str, text: &[u8], words: &[&str]| {
         scratch.put(name, text);
         refused(BedFile::open(&path), &[&[name], words].concat());
@@ -29,10 +30,9 @@ fn damaged_tables_are_refused() {
     with("bad.fam", format!("{fam}{fam}").as_bytes(), &["10 samples", "bad.bed", "9 bytes", "take 12"]);
     with("bad.bim", format!("{bim}{bim}").as_bytes(), &["6 variants", "bad.bed", "take 15"]);
     for name in ["bad.fam", "bad.bim"] {
-        fs::remove_file(scratch.0.path().join(name)).unwrap();
-        let result = BedFile::open(&path);
-        assert!(matches!(result, Err(Error::Io { .. })), "{result:?}");
-        refused(result, &[name]);
+        fs::remove_file(scratch.path().join(name)).unwrap();
+        let error = refused(BedFile::open(&path), &[name]);
+        assert!(matches!(error, Error::Io { .. }), "{error}");
         scratch.put("bad.fam", &fam);
     }
 }
@@ -44,26 +44,16 @@ fn positions_that_are_no_numbers() {
     let path = scratch.bed("data", [3, 4], 1, &[0x1b, 0x2d, 0xd8]);
     scratch.put("data.bim", "X a 0 NA A C\nX b 0 7 A C\nchr1 c 0 1e3 A C\n");
     let bed = BedFile::open(&path).unwrap();
-    let run = pca(
-        &bed.genotypes().unwrap(),
-        &Device::cpu(),
-        &PcaOptions { components: 1, ..PcaOptions::default() },
-        &Run::default(),
-    );
-    assert_eq!(run.unwrap().counts.total, 3);
+    let (genotypes, options) = (bed.genotypes().unwrap(), PcaOptions::default().components(1));
+    let pca = pca(&genotypes, &Device::cpu(), &options, &Run::default()).unwrap();
+    assert_eq!(pca.counts.total, 3);
     for range in [0..1, 1..2, 0..3] {
         refused(bed.variants(range), &["data.bim", "line 1 has the position \"NA\""]);
     }
     let variants = bed.variants_without_positions(0..3).unwrap();
     let ids: Vec<_> = variants.iter().map(|variant| (&*variant.id, variant.position)).collect();
     assert_eq!(ids, [("a", 0), ("b", 0), ("c", 0)]);
-    let mut contigs = Vec::new();
-    bed.contigs(&mut |name, variants| {
-        contigs.push((name.to_owned(), variants));
-        Ok(())
-    })
-    .unwrap();
-    assert_eq!(contigs, [("X".to_owned(), 2), ("chr1".to_owned(), 1)]);
+    assert_eq!(contigs_of(&bed), [("X".to_owned(), 2), ("chr1".to_owned(), 1)]);
 }
 
 #[test]
@@ -89,7 +79,7 @@ fn tables_may_begin_with_a_byte_order_mark() {
     let path = scratch.bed("mark", [3, 5], 1, &[0; 6]);
     let plain = BedFile::open(&path).unwrap();
     for name in ["mark.fam", "mark.bim"] {
-        let text = fs::read_to_string(scratch.0.path().join(name)).unwrap();
+        let text = fs::read_to_string(scratch.path().join(name)).unwrap();
         scratch.put(name, format!("\u{feff}{text}"));
     }
     let bed = BedFile::open(&path).unwrap();

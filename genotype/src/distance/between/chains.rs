@@ -5,7 +5,7 @@ use std::ops::Range;
 use teatime::{Error, Result};
 
 use super::OP;
-use crate::project::Match;
+use crate::{lists::push, project::Match};
 
 /// The maximum number of passes that variants in different orders may take.
 const MAX_PASSES: usize = 64;
@@ -56,12 +56,7 @@ impl Chain {
     }
 
     fn push(&mut self, numbers: [u64; 2], swapped: bool) {
-        for (rows, number) in self.rows.iter_mut().zip(numbers) {
-            match rows.last_mut() {
-                Some(last) if last.end == number => last.end += 1,
-                _ => rows.push(number..number + 1),
-            }
-        }
+        self.rows.iter_mut().zip(numbers).for_each(|(rows, number)| push(rows, number));
         self.swapped.push(swapped);
     }
 

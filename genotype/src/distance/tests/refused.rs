@@ -3,7 +3,6 @@
 use teatime::openings::within;
 
 use super::*;
-use crate::tests::assert_refused;
 
 /// Each function refuses the metrics, options and genotypes that are not for it, by name.
 #[test]
@@ -68,14 +67,9 @@ fn bad_input_is_named() {
         cases.push((nearest(genotypes, options, 2), words));
     }
     cases.into_iter().for_each(|(result, words)| drop(assert_refused(result, &[words])));
-    let canberra = sample_neighbors(&good, device, &of(Metric::Canberra), 1, &within(1000));
-    assert_refused(canberra, &["for the matrix of all distances"]);
-    assert!(
-        !sample_neighbors(&good, device, &plain, 1, &within(1000))
-            .unwrap_err()
-            .to_string()
-            .contains("matrix")
-    );
+    let little = |options| sample_neighbors(&good, device, &options, 1, &within(1000));
+    assert_refused(little(of(Metric::Canberra)), &["for the matrix of all distances"]);
+    assert!(!assert_refused(little(plain), &[]).to_string().contains("matrix"));
     let nothing = memory(&[-1i8; 40], &[10, 4], &[4, 4]);
     assert_eq!(compute(&nothing, &options(SampleMetric::Ibs)).undefined, 10);
 }

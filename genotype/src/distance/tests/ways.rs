@@ -100,10 +100,8 @@ fn check_bands(
         for (found, all) in [(&band.matrix, &all.matrix)].into_iter().chain(shared) {
             for row in 0..found.rows() {
                 let expected = &all.row(first + row)[first..first + width];
-                assert!(
-                    found.row(row).iter().zip(expected).all(|(a, b)| is_same(*a, *b, true)),
-                    "{options:?}"
-                );
+                let mut pairs = found.row(row).iter().zip(expected);
+                assert!(pairs.all(|(a, b)| is_same(*a, *b, true)), "{options:?}");
             }
         }
         Ok(())
@@ -182,13 +180,10 @@ fn every_way_gives_the_bits_of_the_matrix() {
 /// Tries other metrics, ploidies and forms of dosages, and two stores of different kinds.
 #[test]
 fn two_stores_of_other_forms() {
-    let as_calls = |ploidy: usize| {
+    let as_calls = |ploidy: u64| {
         move |dosages: &[i8], samples: u64, number: usize| {
-            let call =
-                |&x: &i8| (0..ploidy).map(move |at| if x < 0 { -1 } else { i8::from(at < x as usize) });
-            let calls: Vec<i8> = dosages.iter().flat_map(call).collect();
-            let variants = dosages.len() as u64 / samples;
-            memory(&calls, &[variants, samples, ploidy as u64], &[90 + 50 * number as u64, 20, ploidy as u64])
+            let shape = [dosages.len() as u64 / samples, samples, ploidy];
+            memory(&calls(dosages, ploidy), &shape, &[90 + 50 * number as u64, 20, ploidy])
         }
     };
     // Sides of these numbers are fractions, the others calls.
@@ -315,10 +310,8 @@ fn groups_give_the_bits_of_one_device() {
                 let count = group.members().len().min(3);
                 assert_eq!(found.facts.devices, count, "{options:?}");
                 for found in [&found, &within_least] {
-                    assert!(
-                        pair_bits(&found.matrix, &found.shared) == pair_bits(&one.matrix, &one.shared),
-                        "{options:?}"
-                    );
+                    let bits = |of: &Distances| pair_bits(&of.matrix, &of.shared);
+                    assert!(bits(found) == bits(&one), "{options:?}");
                     let facts = |facts: &DistanceFacts| (facts.counts, facts.digest, facts.multiallelic);
                     assert_eq!(facts(&found.facts), facts(&one.facts), "{options:?}");
                 }

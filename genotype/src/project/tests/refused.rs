@@ -50,8 +50,7 @@ fn dosages_above_the_ploidy_only_where_nothing_is_swapped() {
 #[test]
 fn a_reference_holds_finite_numbers() {
     for (ploidy, components, needle) in [(2, 0, "components"), (0, 1, "ploidy"), (128, 1, "128")] {
-        let error = ReferenceLoadings::new(Scaler::Center, ploidy, components).expect_err(needle);
-        assert!(error.to_string().contains(needle), "{error}");
+        assert_refused(ReferenceLoadings::new(Scaler::Center, ploidy, components), &[needle]);
     }
     let mut reference = ReferenceLoadings::new(Scaler::Center, 2, 2).unwrap();
     for (frequency, shift, scale, loadings, needle) in [
@@ -65,8 +64,7 @@ fn a_reference_holds_finite_numbers() {
         (0.5, 1.0, 1.0, &[0.0, f64::NAN], "PC2 is NaN"),
         (0.5, 1.0, 1.0, &[1e300, 0.0], "PC1 is 1"),
     ] {
-        let error = reference.push(frequency, shift, scale, loadings).expect_err(needle).to_string();
-        assert!(error.contains(needle), "`{needle}` is not in: {error}");
+        assert_refused(reference.push(frequency, shift, scale, loadings), &[needle]);
     }
     assert!(reference.is_empty() && reference.bytes() == 0);
     assert_err!(reference.reserve(u64::MAX / 2), Error::OutOfMemory { .. });

@@ -8,18 +8,20 @@ mod store;
 mod threads;
 mod write;
 
-use std::{fs, path::Path};
+use std::fs;
 
 use serde_json::{Value, json};
 use teatime::{
     Error, MissingChunk, StoredType, assert_err,
-    openings::assert_refused,
     store::{ArraySpec, Storable, ZarrFormat},
 };
 
-use self::scratch::{Scratch, v2};
+use self::scratch::v2;
 use super::*;
-use crate::{GenotypeKind, Variant, VariantSource, tests::assert_refused as refused};
+use crate::{
+    GenotypeKind, Variant, VariantSource,
+    tests::{Scratch, assert_refused as refused, entries},
+};
 
 /// Returns the sample names, which must exist.
 fn ids(store: &GenotypeStore) -> Vec<String> {

@@ -1,37 +1,22 @@
 //! Stores that tests make: written by the library, and edited if the library never writes such a store.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, sync::Arc};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 use teatime::{
     StoredType,
-    store::{ArraySpec, ArrayWriter, Folder, Storable, WritableStorage, ZarrFormat},
+    store::{ArraySpec, ArrayWriter, Folder, Storable, ZarrFormat},
 };
 
-/// A temporary folder, which is removed when this is dropped.
-pub(super) struct Scratch(TempDir);
+use crate::tests::Scratch;
 
 impl Scratch {
-    pub(super) fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
     /// Makes a folder that is a group of Zarr version 2.
     pub(super) fn group() -> Self {
         let scratch = Self::new();
         scratch.put(".zgroup", r#"{"zarr_format":2}"#);
         scratch
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Writes a file, and creates its parent folders.
-    pub(super) fn put(&self, key: &str, bytes: impl AsRef<[u8]>) {
-        Folder::new(self.path()).put(key, bytes.as_ref()).unwrap();
     }
 
     /// Removes the file or the folder of a key.

@@ -1,6 +1,8 @@
 //! Tests of stores that the library writes.
 
-use teatime::random::philox;
+use std::sync::Arc;
+
+use teatime::{openings::elements, random::philox};
 
 use super::*;
 
@@ -14,23 +16,14 @@ fn header(variants: u64) -> VcfZarrHeader {
 }
 
 fn variant(row: u64) -> Variant {
-    Variant {
-        contig: if row < 1200 { "1" } else { "X" }.into(),
-        position: 10 + row,
-        id: if row.is_multiple_of(2) { format!("rs{row}") } else { ".".into() },
-        reference: "A".into(),
-        alternate: if row.is_multiple_of(5) { "C,TT" } else { "G" }.into(),
-    }
+    let id = if row.is_multiple_of(2) { format!("rs{row}") } else { ".".into() };
+    let alternate = if row.is_multiple_of(5) { "C,TT" } else { "G" };
+    crate::tests::variant(if row < 1200 { "1" } else { "X" }, 10 + row, &id, ["A", alternate])
 }
 
 fn calls(row: u64) -> Vec<i8> {
     let words = (0..).flat_map(|i| philox([i, 0], row));
     words.map(|word| [0, 0, 1, 1, 2, -1, -2][word as usize % 7]).take(SAMPLES * 2).collect()
-}
-
-/// Returns the names in `folder`, including hidden ones.
-fn entries(folder: &Path) -> Vec<String> {
-    fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[test]
@@ -60,12 +53,7 @@ fn round_trip_from_several_threads() {
     assert_eq!(store.variants(0..2345).unwrap(), (0..2345).map(variant).collect::<Vec<_>>());
     let array = &store.arrays()[0];
     assert_eq!((array.shape(), array.chunk_shape()), (&[2345, 7, 2][..], &[1000, 7, 2][..]));
-    for chunk in 0..3 {
-        let bytes = array.read_chunk(&[chunk, 0, 0]).unwrap().bytes;
-        let mut expected: Vec<i8> = (chunk * 1000..2345.min(chunk * 1000 + 1000)).flat_map(calls).collect();
-        expected.resize(14_000, 0);
-        assert_eq!(bytemuck::cast_slice::<u8, i8>(&bytes), expected);
-    }
+    assert_eq!(elements::<i8>(Arc::clone(array)), (0..2345).flat_map(calls).collect::<Vec<_>>());
 }
 
 #[test]
@@ -86,13 +74,7 @@ fn more_samples_than_a_chunk() {
     assert_eq!(ids(&store)[10_002], "10002");
     let array = &store.arrays()[0];
     assert_eq!(array.chunk_shape(), [2, 10_000, 1]);
-    let first = array.read_chunk(&[0, 0, 0]).unwrap().bytes;
-    let second = array.read_chunk(&[0, 1, 0]).unwrap().bytes;
-    let row = |row: usize| -> Vec<u8> {
-        [&first[row * 10_000..(row + 1) * 10_000], &second[row * 10_000..row * 10_000 + 3]].concat()
-    };
-    let read = [row(0), row(1)].concat();
-    assert_eq!(bytemuck::cast_slice::<u8, i8>(&read), genotypes);
+    assert_eq!(elements::<i8>(Arc::clone(array)), genotypes);
 }
 
 #[test]
