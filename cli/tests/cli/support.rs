@@ -313,6 +313,12 @@ pub(crate) fn site(contig: &str, position: u64, alleles: [&str; 2], dosages: &[i
     Site { variant, dosages: dosages.to_vec() }
 }
 
+/// Returns a dosage that looks random, or -1 for a missing call.
+pub(crate) fn dosage(row: u64, sample: u64) -> i8 {
+    let word = (row * 17 + sample + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    if word.is_multiple_of(61) { -1 } else { i8::try_from(word % (2 + row % 2)).unwrap() }
+}
+
 /// Writes a VCF-Zarr store of diploids with the given dosages.
 pub(crate) fn store(path: &Path, samples: &[&str], dosages: &[&[i8]]) {
     let sites = dosages.iter().zip(100..).map(|(dosages, at)| site("1", at, ["A", "C"], dosages));
