@@ -13,7 +13,7 @@ const ALL: Range<u64> = 0..3660;
 
 /// Writes these rows as a separate store.
 fn store(scratch: &Scratch, name: &str, rows: impl IntoIterator<Item = u64>) {
-    let contig = |row| CONTIGS.iter().find(|(_, range)| range.contains(&row)).unwrap().0;
+    let contig = |row: u64| CONTIGS.iter().find(|(_, range)| range.contains(&row)).unwrap().0;
     let sites = rows.into_iter().map(|row| site_at(contig(row), row));
     store_of(&scratch.join(name), "s", &sites.collect::<Vec<_>>());
 }

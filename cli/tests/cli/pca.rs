@@ -108,7 +108,13 @@ fn a_triploid_call_among_diploid_ones() {
     let scratch = Scratch::new();
     let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     let allele = |at: u64| match at % 3 {
-        2 => if at / 3 == 77 { 1 } else { 254 },
+        2 => {
+            if at / 3 == 77 {
+                1
+            } else {
+                254
+            }
+        }
         _ => u8::from(word(at).is_multiple_of(3)),
     };
     plain_array(&scratch.join("wide"), "|i1", &[40, 10, 3], &(0..1200).map(allele).collect::<Vec<_>>());
