@@ -67,19 +67,6 @@ fn sex_mitochondria_and_unplaced_are_told() {
     assert!(ran.err.is_empty(), "{}", ran.err);
 }
 
-/// A choice of contigs has the variants of a store of these alone. Chunks of other contigs only are not read: the test removes them.
-#[test]
-fn chosen_contigs_are_a_store_of_their_own() {
-    let scratch = Scratch::new();
-    store(&scratch, "all.vcz", ALL);
-    store(&scratch, "alone.vcz", (0..1400).chain(3300..3600));
-    fs::remove_file(scratch.join("all.vcz/call_genotype/2.0.0")).unwrap();
-    let counts = |words: &str| run(&scratch, &format!("pca {words} --out out")).0["allele_counts"].clone();
-    let alone = counts("alone.vcz");
-    assert!(["--autosome", "--chr 1,2"].iter().all(|chosen| counts(&format!("all.vcz {chosen}")) == alone));
-    scratch.refused("pca all.vcz --out lost", 1, &["chunk [2, 0, 0]"]);
-}
-
 /// Without `--chr-set`, contigs above 26 are of no species that is known.
 #[test]
 fn contigs_of_other_species() {
