@@ -58,64 +58,57 @@ pub(crate) fn copies(session: &mut Session<'_>) {
     });
 }
 
+/// Measures a kernel, which moves `factor` bytes for each byte of its array.
+fn kernel(
+    session: &mut Session<'_>,
+    name: &str,
+    factor: f64,
+    mut make: impl FnMut(&Device, u64) -> Result<Job, Error>,
+) {
+    let (id, size) = (format!("kernel {name}"), moved(factor));
+    session.largest(&id, Unit::Bandwidth, &HOST_SIZES, size, |device, &bytes| make(device, bytes));
+}
+
+fn matrix(device: &Device, bytes: u64) -> Result<Tensor<f32>, Error> {
+    data::matrix(device, 1, [bytes / 4 / COLS, COLS])
+}
+
 /// Measures kernels that do little more than read and write.
 pub(crate) fn kernels(session: &mut Session<'_>) {
     session.largest("kernel random", Unit::Bandwidth, &SIZES, moved(1.0), |device, &bytes| {
         let device = device.clone();
         Ok(Box::new(move || random_words(&device, 1, 0, bytes / 4).map(drop)))
     });
-    session.largest(
-        "kernel elementwise, rows",
-        Unit::Bandwidth,
-        &HOST_SIZES,
-        moved(2.0),
-        |device, &bytes| {
-            let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
-            let row = data::matrix(device, 2, [1, COLS])?;
-            Ok(Box::new(move || zip(Zip::Multiply, &x, &row).map(drop)))
-        },
-    );
-    session.largest(
-        "kernel reduce_axis, along rows",
-        Unit::Bandwidth,
-        &HOST_SIZES,
-        moved(1.0),
-        |device, &bytes| {
-            let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
-            Ok(Box::new(move || sum(&x, 1).map(drop)))
-        },
-    );
-    session.largest(
-        "kernel reduce_axis, along columns",
-        Unit::Bandwidth,
-        &HOST_SIZES,
-        moved(1.0),
-        |device, &bytes| {
-            let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
-            Ok(Box::new(move || sum(&x, 0).map(drop)))
-        },
-    );
-    session.largest("kernel copy_rows", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
-        let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
+    kernel(session, "elementwise, rows", 2.0, |device, bytes| {
+        let (x, row) = (matrix(device, bytes)?, data::matrix(device, 2, [1, COLS])?);
+        Ok(Box::new(move || zip(Zip::Multiply, &x, &row).map(drop)))
+    });
+    for (way, axis) in [("rows", 1), ("columns", 0)] {
+        kernel(session, &format!("reduce_axis, along {way}"), 1.0, |device, bytes| {
+            let x = matrix(device, bytes)?;
+            Ok(Box::new(move || sum(&x, axis).map(drop)))
+        });
+    }
+    kernel(session, "copy_rows", 2.0, |device, bytes| {
+        let x = matrix(device, bytes)?;
         let rows: Vec<u64> = (0..bytes / 4 / COLS).rev().collect();
         Ok(Box::new(move || gather(&x, &rows).map(drop)))
     });
-    session.largest("kernel transpose", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
-        let x = data::matrix(device, 1, [bytes / 4 / COLS, COLS])?;
+    kernel(session, "transpose", 2.0, |device, bytes| {
+        let x = matrix(device, bytes)?;
         Ok(Box::new(move || transpose(&x).map(drop)))
     });
-    session.largest("kernel add_block", Unit::Bandwidth, &HOST_SIZES, moved(5.0), |device, &bytes| {
-        let rows = bytes / 4 / COLS;
-        let x = data::matrix(device, 1, [rows, COLS])?;
-        let mut sum = BlockSum::new(device, rows, COLS)?;
+    kernel(session, "add_block", 5.0, |device, bytes| {
+        let x = matrix(device, bytes)?;
+        let mut sum = BlockSum::new(device, bytes / 4 / COLS, COLS)?;
         Ok(Box::new(move || sum.add(&x)))
     });
-    session.largest("kernel recode", Unit::Bandwidth, &HOST_SIZES, moved(2.0), |device, &bytes| {
+    kernel(session, "recode", 2.0, |device, bytes| {
         let x = Tensor::from_slice(device, &data::codes(1, bytes, 8), &[bytes / COLS, COLS])?;
         let mut packed = Tensor::<u32>::zeros(device, &[bytes / COLS, COLS.div_ceil(16) * 4])?;
         Ok(Box::new(move || recode(&x, [2, 3, 1, 0], 4 * COLS, &mut packed, 0).map(drop)))
     });
-    session.largest("kernel standardize i8", Unit::Bandwidth, &HOST_SIZES, moved(5.0), |device, &bytes| {
+    kernel(session, "standardize i8", 5.0, |device, bytes| {
         // Rows are long, so that the table of the rows takes little time.
         let (rows, cols) = (64, bytes / 64);
         let x = Tensor::from_slice(device, &data::dosages(1, bytes), &[rows, cols])?;
@@ -126,53 +119,31 @@ pub(crate) fn kernels(session: &mut Session<'_>) {
         let bits = width.bits();
         // The number of bytes moved for each byte of the unpacked array.
         let factor = 1.0 + f64::from(bits) / 8.0;
-        session.largest(
-            &format!("kernel pack {bits}"),
-            Unit::Bandwidth,
-            &HOST_SIZES,
-            moved(factor),
-            |device, &bytes| {
-                let x = Tensor::from_slice(device, &data::codes(1, bytes, bits), &[bytes])?;
-                let mut out = Tensor::<u8>::zeros(device, &[width.row_bytes(bytes)])?;
-                Ok(Box::new(move || pack_into(&x, width, &PackOptions::default(), &mut out).map(drop)))
-            },
-        );
-        session.largest(
-            &format!("kernel unpack {bits}"),
-            Unit::Bandwidth,
-            &HOST_SIZES,
-            moved(factor),
-            |device, &bytes| {
-                let small = width.row_bytes(bytes);
-                let packed = Tensor::from_slice(device, &data::codes(1, small, 8), &[small])?;
-                let mut out = Tensor::<u8>::zeros(device, &[bytes])?;
-                Ok(Box::new(move || unpack_into(&packed, width, None, &mut out)))
-            },
-        );
+        kernel(session, &format!("pack {bits}"), factor, |device, bytes| {
+            let x = Tensor::from_slice(device, &data::codes(1, bytes, bits), &[bytes])?;
+            let mut out = Tensor::<u8>::zeros(device, &[width.row_bytes(bytes)])?;
+            Ok(Box::new(move || pack_into(&x, width, &PackOptions::default(), &mut out).map(drop)))
+        });
+        kernel(session, &format!("unpack {bits}"), factor, |device, bytes| {
+            let small = width.row_bytes(bytes);
+            let packed = Tensor::from_slice(device, &data::codes(1, small, 8), &[small])?;
+            let mut out = Tensor::<u8>::zeros(device, &[bytes])?;
+            Ok(Box::new(move || unpack_into(&packed, width, None, &mut out)))
+        });
     }
     for (by_row, way) in [(true, "rows"), (false, "columns")] {
-        reduce::<f32>(session, way, by_row, |device, bytes| {
-            data::matrix(device, 1, [bytes / 4 / COLS, COLS])
+        kernel(session, &format!("reduce f32 by {way}"), 1.0, |device, bytes| {
+            Ok(stats(matrix(device, bytes)?, by_row))
         });
-        reduce::<i8>(session, way, by_row, |device, bytes| {
-            Tensor::from_slice(device, &data::dosages(1, bytes), &[bytes / COLS, COLS])
+        kernel(session, &format!("reduce i8 by {way}"), 1.0, |device, bytes| {
+            let x = Tensor::from_slice(device, &data::dosages(1, bytes), &[bytes / COLS, COLS])?;
+            Ok(stats(x, by_row))
         });
     }
 }
 
-/// Measures sums of a matrix, whose blocks stay on the device. At most a 256th of the bytes read is written.
-fn reduce<T: Element>(
-    session: &mut Session<'_>,
-    way: &str,
-    by_row: bool,
-    make: impl Fn(&Device, u64) -> Result<Tensor<T>, Error>,
-) {
-    let name = if T::DTYPE == DType::F32 { "f32" } else { "i8" };
-    let id = format!("kernel reduce {name} by {way}");
-    session.largest(&id, Unit::Bandwidth, &HOST_SIZES, moved(1.0), |device, &bytes| {
-        let x = make(device, bytes)?;
-        let stats = if by_row { pending_row_stats } else { pending_column_stats };
-        let job: Job = Box::new(move || stats(&x, T::DTYPE == DType::I8).map(drop));
-        Ok(job)
-    });
+/// Returns the job of the sums of a matrix, whose blocks stay on the device. At most a 256th of the bytes read is written.
+fn stats<T: Element>(x: Tensor<T>, by_row: bool) -> Job {
+    let stats = if by_row { pending_row_stats } else { pending_column_stats };
+    Box::new(move || stats(&x, T::DTYPE == DType::I8).map(drop))
 }

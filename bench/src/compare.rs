@@ -186,11 +186,6 @@ mod tests {
         Chosen { file: "results.json".into(), report, device: named.map(Into::into) }
     }
 
-    fn entry(unit: Unit, size: &str, [min, median, max]: [f64; 3]) -> Entry {
-        let (id, size) = ("x".into(), size.into());
-        Entry { id, size, unit, median, min, max, runs: 3, fraction: None }
-    }
-
     fn names(files: &[Chosen]) -> Vec<Vec<&str>> {
         groups(files).iter().map(|group| group.iter().map(|(_, device)| &*device.name).collect()).collect()
     }
@@ -231,8 +226,8 @@ mod tests {
             (Unit::Rate, ["1", "2"], "2.000 times (1.000 to 4.000) at 1 and 2"),
             (Unit::Milliseconds, ["1", "2"], "(sizes differ: 1 and 2)"),
         ] {
-            let (a, b) =
-                (entry(unit, sizes[0], [8.0, 10.0, 16.0]), entry(unit, sizes[1], [16.0, 20.0, 32.0]));
+            let entry = |size, runs| Entry::of_runs("x", size, unit, runs);
+            let (a, b) = (entry(sizes[0], [8.0, 10.0, 16.0]), entry(sizes[1], [16.0, 20.0, 32.0]));
             assert_eq!(ratio(&a, &b), expected);
         }
     }

@@ -23,12 +23,8 @@ pub(crate) fn results(session: &mut Session<'_>, end: &str) {
     ];
     for (id, make) in exact {
         let id = format!("exact {id}{end}");
-        match session.wants(&id).then(|| make(session.device)) {
-            Some(Ok(bytes)) => {
-                session.report.digests.insert(id, hex(&bytes));
-            }
-            Some(Err(error)) => session.failed(&id, &error.to_string()),
-            None => {}
+        if let Some(bytes) = made(session, &id, make) {
+            session.report.digests.insert(id, hex(&bytes));
         }
     }
     type Close = fn(&Device) -> Result<Vec<f64>, Error>;
@@ -39,14 +35,16 @@ pub(crate) fn results(session: &mut Session<'_>, end: &str) {
     ];
     for (id, make) in close {
         let id = format!("close {id}{end}");
-        match session.wants(&id).then(|| make(session.device)) {
-            Some(Ok(values)) => {
-                session.report.values.insert(id, values);
-            }
-            Some(Err(error)) => session.failed(&id, &error.to_string()),
-            None => {}
+        if let Some(values) = made(session, &id, make) {
+            session.report.values.insert(id, values);
         }
     }
+}
+
+/// Returns what `make` returns; `None` if that was not asked for, or failed.
+fn made<T>(session: &mut Session<'_>, id: &str, make: fn(&Device) -> Result<T, Error>) -> Option<T> {
+    let result = session.wants(id).then(|| make(session.device))?;
+    result.inspect_err(|error| session.failed(id, &error.to_string())).ok()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -75,14 +75,7 @@ fn rates(session: &mut Session<'_>) {
         let memory = 8 * row_words(columns) * rows + 8 * columns * columns + 64 * rows;
         counted(columns * columns / 2 * rows, memory, format!("{rows}x{columns}"))
     };
-    session.largest(PAIRS, Unit::Rate, &sizes, size, |device, &[columns, rows]| {
-        let options = GramOptions::default().centred(false).unit_factors(true);
-        // The number of rows that all runs together may add.
-        let mut gram = Gram::new(device, columns, 10_000_000_000, options)?;
-        let packed = packed_uniform(device, 0, 0, rows, columns)?;
-        let scales = vec![RowScale { mean: 1.0, factor: 1.0, known: columns }; to_usize(rows)];
-        Ok(Box::new(move || gram.add(&packed, 0, 0, &scales)))
-    });
+    session.largest(PAIRS, Unit::Rate, &sizes, size, |device, &size| pair_sums(device, size, true));
     let sizes = [[512, 256], [2000, 1000], [8000, 1000], [20_000, 2000]];
     let size = |&[observations, features]: &[u64; 2]| {
         let pairs = observations * observations;
@@ -92,20 +85,15 @@ fn rates(session: &mut Session<'_>) {
             format!("{observations}x{features}"),
         )
     };
-    session.largest(CITY_BLOCK, Unit::Rate, &sizes, size, |device, &[observations, features]| {
-        let mut sums = Partial::new(device, observations, None, Metric::CityBlock, &Options::default())?;
-        let x = data::matrix(device, 1, [observations, features])?;
-        Ok(Box::new(move || sums.add(&x, None)))
+    session.largest(CITY_BLOCK, Unit::Rate, &sizes, size, |device, &size| {
+        distances(device, size, Metric::CityBlock)
     });
     let sizes = [[16, 256], [64, 512], [50, 1104], [200, 1104]];
     let size = |&[planes, side]: &[u64; 2]| {
         let voxels = planes * side * side;
         counted(voxels, 16 * voxels, format!("{planes}x{side}x{side}"))
     };
-    session.largest(GAUSSIAN, Unit::Rate, &sizes, size, |device, &[planes, side]| {
-        let x = Tensor::from_slice(device, &data::uniform(1, planes * side * side), &[planes, side, side])?;
-        Ok(Box::new(move || gaussian::<f32, f32>(&x, 3.0, &GaussianOptions::default()).map(drop)))
-    });
+    session.largest(GAUSSIAN, Unit::Rate, &sizes, size, |device, &size| blur(device, size, 3.0));
     let sizes = [[4096, 1000], [32_768, 2000], [131_072, 2000]];
     let size = |&[rows, columns]: &[u64; 2]| {
         counted(rows * columns, 8 * rows * columns, format!("{rows}x{columns}"))
@@ -125,3 +113,35 @@ fn rates(session: &mut Session<'_>) {
 
 /// The number of columns that are multiplied in a pass.
 const PASSED: u64 = 20;
+
+/// Returns a job that adds rows of codes to the sums over pairs of columns: as of distances with `unit_factors`, else as of relationships.
+pub(crate) fn pair_sums(
+    device: &Device,
+    [columns, rows]: [u64; 2],
+    unit_factors: bool,
+) -> Result<Job, Error> {
+    let options = GramOptions::default().centred(!unit_factors).unit_factors(unit_factors);
+    // The number of rows that all runs together may add.
+    let mut gram = Gram::new(device, columns, 10_000_000_000, options)?;
+    let packed = packed_uniform(device, 0, 0, rows, columns)?;
+    let factor = if unit_factors { 1.0 } else { 1.4 };
+    let scales = vec![RowScale { mean: 1.0, factor, known: columns }; to_usize(rows)];
+    Ok(Box::new(move || gram.add(&packed, 0, 0, &scales)))
+}
+
+/// Returns a job that adds features to the distances of observations.
+pub(crate) fn distances(
+    device: &Device,
+    [observations, features]: [u64; 2],
+    metric: Metric,
+) -> Result<Job, Error> {
+    let mut sums = Partial::new(device, observations, None, metric, &Options::default())?;
+    let x = data::matrix(device, 1, [observations, features])?;
+    Ok(Box::new(move || sums.add(&x, None)))
+}
+
+/// Returns a job that blurs an image of square planes.
+pub(crate) fn blur(device: &Device, [planes, side]: [u64; 2], sigma: f64) -> Result<Job, Error> {
+    let x: Tensor<f32> = data::matrix(device, 1, [planes * side, side])?.reshape(&[planes, side, side])?;
+    Ok(Box::new(move || gaussian::<f32, f32>(&x, sigma, &GaussianOptions::default()).map(drop)))
+}

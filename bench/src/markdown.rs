@@ -64,21 +64,11 @@ mod tests {
     fn a_table_has_all_that_was_measured() {
         let mut device = DeviceReport::new(&Device::cpu());
         device.power_limit = Some(700.4);
-        let entry = |id: &str, unit, median, fraction| Entry {
-            id: id.into(),
-            size: "8".into(),
-            unit,
-            median,
-            min: median / 2.0,
-            max: median,
-            runs: 3,
-            fraction,
-        };
-        let of = Fraction { value: 0.75, of: "copy".into() };
         device.entries = vec![
-            entry("kernel x", Unit::Bandwidth, 75.0, Some(of)),
-            entry("matmul 8", Unit::Flops, 50.0, None),
+            Entry::of_runs("kernel x", "8", Unit::Bandwidth, [37.5, 75.0, 75.0]),
+            Entry::of_runs("matmul 8", "8", Unit::Flops, [25.0, 50.0, 50.0]),
         ];
+        device.entries[0].fraction = Some(Fraction { value: 0.75, of: "copy".into() });
         device.failed = vec![Note { name: "y".into(), why: "a | b".into() }];
         let mut report = Report::new(1.0);
         report.devices.push(device);

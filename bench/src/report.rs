@@ -109,6 +109,12 @@ pub(crate) struct Note {
 }
 
 impl Entry {
+    /// Creates a measurement of three runs.
+    #[cfg(test)]
+    pub(crate) fn of_runs(id: &str, size: &str, unit: Unit, [min, median, max]: [f64; 3]) -> Self {
+        Self { id: id.into(), size: size.into(), unit, median, min, max, runs: 3, fraction: None }
+    }
+
     /// Returns the line that is printed.
     pub(crate) fn line(&self) -> String {
         let Self { id, size, unit, median, min, max, runs, fraction } = self;
@@ -292,17 +298,8 @@ mod tests {
 
     #[test]
     fn lines() {
-        let mut line = Entry {
-            id: "kernel recode".into(),
-            size: "64 MiB".into(),
-            unit: Unit::Bandwidth,
-            median: 50.0,
-            min: 40.0,
-            max: 60.0,
-            runs: 9,
-            fraction: None,
-        };
-        assert!(line.line().ends_with("50.00 GB/s    40.00..60.00 in 9"));
+        let mut line = Entry::of_runs("kernel recode", "64 MiB", Unit::Bandwidth, [40.0, 50.0, 60.0]);
+        assert!(line.line().ends_with("50.00 GB/s    40.00..60.00 in 3"));
         line.fraction = Some(Fraction { value: 0.5, of: "copy".into() });
         assert!(line.line().ends_with("0.50 of copy"));
     }

@@ -59,17 +59,7 @@ mod tests {
         let mut device = DeviceReport::new(&Device::cpu());
         for (i, (id, rate)) in JOBS.iter().enumerate() {
             assert_eq!((score(&device), headline(&device).is_some()), (None, i > 0));
-            let (id, size, median) = ((*id).to_owned(), "1x1".to_owned(), *rate);
-            device.entries.push(Entry {
-                id,
-                size,
-                unit: Unit::Rate,
-                median,
-                min: median,
-                max: median,
-                runs: 1,
-                fraction: None,
-            });
+            device.entries.push(Entry::of_runs(id, "1x1", Unit::Rate, [*rate; 3]));
         }
         assert!(score(&device).is_some_and(|score| (score - 100.0).abs() < 1e-9));
         device.entries[2].median *= 32.0;

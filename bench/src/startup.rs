@@ -35,7 +35,7 @@ fn measured(session: &mut Session<'_>, id: &str, args: &[&str]) -> Option<[Vec<f
     let mut lists = [Vec::new(), Vec::new()];
     // The first process fills the caches of files and kernels.
     for run in 0..=RUNS {
-        match child(args) {
+        match again(args).and_then(numbers::<2>) {
             Ok(seconds) if run > 0 => lists.iter_mut().zip(seconds).for_each(|(list, s)| list.push(s)),
             Ok(_) => {}
             Err(why) => {
@@ -47,16 +47,27 @@ fn measured(session: &mut Session<'_>, id: &str, args: &[&str]) -> Option<[Vec<f
     Some(lists)
 }
 
-fn child(args: &[&str]) -> Result<[f64; 2], String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let output = Command::new(program).args(args).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| error.to_string())?;
-    let text = String::from_utf8_lossy(&output.stdout);
+/// Returns a command that runs this program again.
+pub(crate) fn again(args: &[&str]) -> Result<Command, String> {
+    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    command.args(args);
+    Ok(command)
+}
+
+/// Runs a process and returns the numbers that it prints.
+pub(crate) fn numbers<const N: usize>(mut command: Command) -> Result<[f64; N], String> {
+    let text = output(&mut command)?;
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    match (output.status.success(), &*numbers) {
-        (true, &[open, first]) => Ok([open, first]),
-        _ => Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())),
+    numbers.try_into().map_err(|_| format!("not {N} numbers: {text}"))
+}
+
+/// Runs a process and returns what it prints.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()));
     }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Returns the seconds until the device is open, until a launch on it is done, and, unless `rows` is 0, until `rows` rows of the headline are

@@ -24,16 +24,9 @@ import numpy as np
 import teatime
 import teatime.dask as td
 from dask.distributed import Client, LocalCluster
+from dask_svd import patterson
 
 warnings.filterwarnings("ignore", message="teatime: rechunked")
-
-
-def patterson(calls):
-    x = calls.sum(2).astype("f4")
-    mean = x.mean(1, keepdims=True)
-    p = mean / 2
-    scale = da.sqrt(p * (1 - p))
-    return da.where(scale > 0, (x - mean) / da.where(scale > 0, scale, 1), 0)
 
 
 def calls_of(store, rows):
@@ -43,7 +36,7 @@ def calls_of(store, rows):
 
 def pca_jobs(store, program):
     def dask_svd(rows):
-        return lambda: da.compute(*da.linalg.svd_compressed(patterson(calls_of(store, rows)), 10, n_power_iter=2, seed=0))[1]
+        return lambda: da.compute(*da.linalg.svd_compressed(patterson(calls_of(store, rows), "f4"), 10, n_power_iter=2, seed=0))[1]
 
     def command():
         with tempfile.TemporaryDirectory() as folder:

@@ -150,17 +150,19 @@ def show(numbers):
 class Report:
     """A script's output. It starts with the processor and the OpenBLAS of peers, and refuses one that is not at full speed."""
 
-    def __init__(self, python=sys.executable):
+    def __init__(self, a, what):
         self.failed = False
-        told = subprocess.run([python, HERE / "blas.py"], stdout=subprocess.PIPE, text=True)
+        told = subprocess.run([a.python, HERE / "blas.py"], stdout=subprocess.PIPE, text=True)
         if told.returncode:
             sys.exit(told.returncode)
         print(told.stdout, end="")
+        load = os.getloadavg()[0]
+        print(f"{what}, {os.cpu_count()} cores, {a.threads} threads, load {load:.1f}, medians of {a.runs}")
 
     def table(self, title, results, base):
         print(f"\n### {title}\n\n| process | seconds | all runs | CPU s | peak MB | times {base} |")
         print("|---|---:|---|---:|---:|---:|")
-        middle = statistics.median(wall for wall, *_ in results[base])
+        middle = median(results, base)
         for name, runs in results.items():
             walls, cpus, peaks, _ = zip(*runs)
             wall, every = statistics.median(walls), ", ".join(f"{w:.2f}" for w in walls)
@@ -320,34 +322,44 @@ def approx(a, report, _):
 MODES = {"randomized": randomized, "default": default, "tolerance": tolerance, "approx": approx}
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", required=True, type=pathlib.Path, help="where make_store.py and lapack.py wrote")
-    p.add_argument("--name", default="big")
-    p.add_argument("--teatime", type=pathlib.Path, help="the binary; without it only the peers run")
+def arguments(doc, data, runs=3, required=True):
+    """A parser with what every script takes that runs teatime and its peers in turn."""
+    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--data", required=True, type=pathlib.Path, help=data)
+    p.add_argument("--teatime", required=required, type=pathlib.Path, help="the binary")
     p.add_argument("--python", default=sys.executable, help="a Python with requirements.txt installed")
-    p.add_argument("--work", type=pathlib.Path, help="scratch folder, default DATA/compare")
-    p.add_argument("--modes", default="randomized,default,tolerance")
-    p.add_argument("--runs", type=int, default=3)
-    p.add_argument("--seeds", type=int, default=10)
+    p.add_argument("--runs", type=int, default=runs)
     p.add_argument("--threads", type=int, default=2)
+    return p
+
+
+def cohort(p, folder):
+    """The arguments of a parser with those of a script on the genotypes of make_store.py, and its scratch folder."""
+    p.add_argument("--name", default="big")
+    p.add_argument("--work", type=pathlib.Path, help=f"scratch folder, default DATA/{folder}")
     p.add_argument("--device", default="cpu")
-    p.add_argument("--allel", action="store_true", help="scikit-allel too")
-    p.add_argument("--separately", action="store_true", help="dask with three computes too")
     a = p.parse_args()
     a.store, a.bed = a.data / f"{a.name}.vcz", a.data / f"{a.name}.bed"
-    a.work = a.work or a.data / "compare"
+    a.work = a.work or a.data / folder
     a.work.mkdir(parents=True, exist_ok=True)
     if a.teatime and not shutil.which(a.teatime):
         sys.exit(f"{a.teatime} is not a program")
+    return a
+
+
+def main():
+    p = arguments(__doc__, "where make_store.py and lapack.py wrote", required=False)
+    p.add_argument("--modes", default="randomized,default,tolerance")
+    p.add_argument("--seeds", type=int, default=10)
+    p.add_argument("--allel", action="store_true", help="scikit-allel too")
+    p.add_argument("--separately", action="store_true", help="dask with three computes too")
+    a = cohort(p, "compare")
     modes = a.modes.split(",")
     if unknown := set(modes) - set(MODES):
         sys.exit(f"unknown mode {', '.join(sorted(unknown))}; there are {', '.join(MODES)}")
 
     lapack = read_lapack(a.data / f"{a.name}.lapack")
-    report = Report(a.python)
-    load = os.getloadavg()[0]
-    print(f"{a.store.name}, {os.cpu_count()} cores, {a.threads} threads, load {load:.1f}, medians of {a.runs}")
+    report = Report(a, a.store.name)
     for mode in modes:
         MODES[mode](a, report, lapack)
     sys.exit(report.failed)

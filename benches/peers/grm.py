@@ -8,16 +8,12 @@ Whole processes of teatime (from the compressed store to the files) and plink2 (
 one of the rules is broken.
 """
 
-import argparse
 import json
-import os
-import pathlib
-import shutil
 import statistics
 import struct
 import sys
 
-from compare import HERE, Report, interleave, read_npy, run
+from compare import HERE, Report, arguments, cohort, interleave, median, read_npy, run
 
 
 def lower(flat):
@@ -35,23 +31,9 @@ def furthest(xs, ys):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", required=True, type=pathlib.Path, help="where make_store.py wrote")
-    p.add_argument("--name", default="big")
-    p.add_argument("--teatime", required=True, type=pathlib.Path, help="the binary")
-    p.add_argument("--python", default=sys.executable, help="a Python with requirements.txt installed")
-    p.add_argument("--work", type=pathlib.Path, help="scratch folder, default DATA/grm")
-    p.add_argument("--runs", type=int, default=3)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--device", default="cpu")
-    a = p.parse_args()
-    store, work = a.data / f"{a.name}.vcz", a.work or a.data / "grm"
-    work.mkdir(parents=True, exist_ok=True)
-    if not shutil.which(a.teatime):
-        sys.exit(f"{a.teatime} is not a program")
-    load = os.getloadavg()[0]
-    print(f"{store.name}, {os.cpu_count()} cores, {a.threads} threads, load {load:.1f}, medians of {a.runs}")
-    report = Report(a.python)
+    a = cohort(arguments(__doc__, "where make_store.py wrote"), "grm")
+    store, work = a.store, a.work
+    report = Report(a, store.name)
     for method, faster, extra in [("vanraden1", 1.5, ["cov"]), ("gcta", 1.0, [])]:
         out, reference = work / method, work / f"{method}.npy"
         resources = ["--threads", a.threads, "--device", a.device, "--overwrite"]
@@ -64,13 +46,12 @@ def main():
         names = ["teatime grm", "plink2", "numpy, whole process"]
         results = interleave(dict(zip(names, [ours, plink2, numpy])), a)
         report.table(f"{method}: teatime from the store, plink2 --make-grm-bin from .bed", results, "plink2")
-        walls = {name: statistics.median(wall for wall, *_ in runs) for name, runs in results.items()}
         products = [json.loads(output) for *_, output in results["numpy, whole process"]]
         product = statistics.median(second for each in products for second in each["seconds"])
         report.note(f"numpy's x.T @ x alone: {product:.2f} s")
-        ratio = product / walls["teatime grm"]
+        ratio = product / median(results, "teatime grm")
         report.rule(f"teatime is at least {faster} times as fast as that product", ratio >= faster, f"{ratio:.2f}")
-        ratio = walls["plink2"] / walls["teatime grm"]
+        ratio = median(results, "plink2") / median(results, "teatime grm")
         report.rule("and twice as fast as plink2", ratio >= 2, f"{ratio:.2f}")
         triangle = read_triangle(out / "grm.grm.bin")
         off = furthest(triangle, lower(read_npy(reference)))

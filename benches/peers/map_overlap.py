@@ -8,16 +8,14 @@ zstd, and once uncompressed. Whole processes, interleaved; of dask also the seco
 library only, but for the peer. Exits with 1 if the two results are not the same.
 """
 
-import argparse
 import json
-import os
 import pathlib
 import shutil
 import statistics
 import sys
 import time
 
-from compare import HERE, Report, interleave, run
+from compare import HERE, Report, arguments, interleave, median, run
 
 # The radius of the weights in standard deviations: the default of scipy and of teatime.
 TRUNCATE = 4.0
@@ -64,24 +62,17 @@ def furthest(one, other):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", required=True, type=pathlib.Path, help="where the volume is, or is made")
-    p.add_argument("--teatime", required=True, type=pathlib.Path, help="the binary")
-    p.add_argument("--python", default=sys.executable, help="a Python with requirements.txt installed")
+    p = arguments(__doc__, "where the volume is, or is made")
     p.add_argument("--shape", default="50,1104,1104", help="of the volume, where it is made")
     p.add_argument("--chunks", default="50,276,276")
     p.add_argument("--sigma", type=float, default=3)
     p.add_argument("--memory", default="310M", help="what teatime blur may take")
-    p.add_argument("--runs", type=int, default=3)
-    p.add_argument("--threads", type=int, default=2)
     a = p.parse_args()
     a.data.mkdir(parents=True, exist_ok=True)
     peer = lambda *words: [a.python, HERE / "map_overlap.py", *words]
     if not (a.data / "none.zarr").exists():
         run(peer("make", a.data, a.shape, a.chunks), a.threads)
-    load = os.getloadavg()[0]
-    print(f"sigma {a.sigma}, {os.cpu_count()} cores, {a.threads} threads, load {load:.1f}, medians of {a.runs}")
-    report = Report(a.python)
+    report = Report(a, f"sigma {a.sigma}")
     for codec in ("zstd", "none"):
         source, ours, theirs = (a.data / f"{name}.zarr" for name in (codec, "teatime", "dask"))
         teatime = [a.teatime, "blur", source, ours, "--sigma", a.sigma, "--compression", codec, "--memory", a.memory]
@@ -91,11 +82,11 @@ def main():
         }
         results = interleave(commands, a)
         report.table(f"{codec}: {source.name} to Zarr", results, "dask")
-        walls = {name: statistics.median(wall for wall, *_ in runs) for name, runs in results.items()}
         told = [json.loads(output) for *_, output in results["dask"]]
         seconds = statistics.median(each["seconds"] for each in told)
         report.note(f"dask {told[0]['dask']} with zarr-python {told[0]['zarr']}, without imports: {seconds:.2f} s")
-        report.note(f"times teatime: {walls['dask'] / walls['teatime']:.2f}, without imports {seconds / walls['teatime']:.2f}")
+        ours_took = median(results, "teatime")
+        report.note(f"times teatime: {median(results, 'dask') / ours_took:.2f}, without imports {seconds / ours_took:.2f}")
         found = json.loads(run(peer("compare", ours, theirs), a.threads)[-1])
         within = found["difference"] <= 1e-6 * found["largest"]
         report.rule("results within 1e-6 of the largest element", within, f"{found['difference']:.1e} of {found['largest']:.0f}")

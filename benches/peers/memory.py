@@ -6,12 +6,11 @@
 Inputs are made in DIR where they are not there, by numpy and zarr-python, and take 2.2 GB; a result takes up to 8.6 GB, and is removed.
 """
 
-import argparse
 import pathlib
 import shutil
 import sys
 
-from compare import HERE, Report, run
+from compare import HERE, Report, arguments, run
 
 OBSERVATIONS = (4_096, 8_192, 16_384, 32_768)
 VOLUMES = ((50, 1104, 1104), (50, 2208, 4416), (400, 1104, 1104))
@@ -34,16 +33,11 @@ def make(folder):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", required=True, type=pathlib.Path, help="where the inputs are, or are made")
-    p.add_argument("--teatime", required=True, type=pathlib.Path, help="the binary")
-    p.add_argument("--python", default=sys.executable, help="a Python with requirements.txt installed")
-    p.add_argument("--runs", type=int, default=3)
-    p.add_argument("--threads", type=int, default=2)
-    a = p.parse_args()
+    a = arguments(__doc__, "where the inputs are, or are made").parse_args()
     a.data.mkdir(parents=True, exist_ok=True)
     if not (a.data / "made").exists():
         run([a.python, HERE / "memory.py", "make", a.data], a.threads)
+    report = Report(a, "budgets")
     for what, memory, sources in [
         ("pairwise", "300M", [a.data / f"{n}.npy" for n in OBSERVATIONS]),
         ("blur", "310M", [a.data / f"{'x'.join(map(str, shape))}.zarr" for shape in VOLUMES]),
@@ -57,7 +51,7 @@ def main():
                 out.parent.mkdir()
                 results.setdefault(source.stem, []).append(run(command, a.threads))
                 shutil.rmtree(out.parent)
-        Report().table(f"{what} --memory {memory}", results, sources[0].stem)
+        report.table(f"{what} --memory {memory}", results, sources[0].stem)
 
 
 if __name__ == "__main__":

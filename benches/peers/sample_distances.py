@@ -7,16 +7,12 @@ Whole processes, from the .bed to a square of f64, interleaved; with --sgkit, a 
 --runs. Standard library only. Exits with 1 if one of the rules is broken.
 """
 
-import argparse
 import json
-import os
-import pathlib
 import random
 import shutil
-import statistics
 import sys
 
-from compare import HERE, Report, interleave, run
+from compare import HERE, Report, arguments, cohort, interleave, median, run
 
 
 def with_missing(source, target):
@@ -37,24 +33,13 @@ def with_missing(source, target):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", required=True, type=pathlib.Path, help="where make_store.py wrote")
-    p.add_argument("--name", default="big")
-    p.add_argument("--teatime", required=True, type=pathlib.Path, help="the binary")
+    p = arguments(__doc__, "where make_store.py wrote", runs=5)
     p.add_argument("--sgkit", help="a Python with sgkit installed")
-    p.add_argument("--work", type=pathlib.Path, help="scratch folder, default DATA/distances")
-    p.add_argument("--runs", type=int, default=5)
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--device", default="cpu")
-    a = p.parse_args()
-    work = a.work or a.data / "distances"
-    work.mkdir(parents=True, exist_ok=True)
-    whole, gaps = a.data / a.name, work / "missing"
+    a = cohort(p, "distances")
+    work, whole, gaps = a.work, a.data / a.name, a.work / "missing"
     if not gaps.with_suffix(".bed").exists():
         with_missing(whole, gaps)
-    load = os.getloadavg()[0]
-    print(f"{whole.name}, {os.cpu_count()} cores, {a.threads} threads, load {load:.1f}, medians of {a.runs}")
-    report = Report()
+    report = Report(a, whole.name)
     metrics = ["cityblock", "ibs", "euclidean", "hamming", "correlation", "cosine", "inner_product"]
     for what, prefix in [("complete", whole), ("1 % missing", gaps)]:
         resources = ["--threads", a.threads, "--device", a.device, "--overwrite"]
@@ -68,9 +53,8 @@ def main():
         commands["plink1.9 ibs"] = [*plink, "ibs", "--out", work / "plink"]
         results = interleave(commands, a)
         report.table(f"{what}: from .bed to a square of f64", results, "plink1.9")
-        walls = {name: statistics.median(wall for wall, *_ in runs) for name, runs in results.items()}
         for ours, theirs in [("cityblock", "plink1.9"), ("ibs", "plink1.9 ibs")]:
-            ratio = walls[theirs] / walls[ours]
+            ratio = median(results, theirs) / median(results, ours)
             report.rule(f"{ours}, {what}: at least twice as fast as plink1.9", ratio >= 2, f"{ratio:.2f}")
         same = (work / "cityblock.dist.bin").read_bytes() == (work / "plink.dist.bin").read_bytes()
         report.rule(f"cityblock, {what}: the bytes that plink1.9 writes", same, "")
@@ -80,7 +64,7 @@ def main():
             for metric, faster in [("euclidean", 100), ("correlation", 300)]:
                 *_, output = run([a.sgkit, HERE / "sgkit_distance.py", f"{whole}.vcz", metric], a.threads)
                 seconds = json.loads(output)["seconds"]
-                ratio = seconds / walls[metric]
+                ratio = seconds / median(results, metric)
                 detail = f"{seconds:.1f} s, {ratio:.0f}"
                 report.rule(f"{metric}: at least {faster} times as fast as sgkit", ratio >= faster, detail)
     sys.exit(report.failed)

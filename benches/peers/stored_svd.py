@@ -9,15 +9,13 @@ Medians of --runs. Standard library only, but for the peers. Exits with 1 if tea
 projections: the larger ones are closer.
 """
 
-import argparse
 import json
-import os
 import pathlib
 import statistics
 import sys
 import time
 
-from compare import HERE, K, Report, interleave, run
+from compare import HERE, K, Report, arguments, interleave, run
 
 
 def make(path, shape, chunks):
@@ -51,16 +49,11 @@ def peer(name, path, iterations, threads):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--data", required=True, type=pathlib.Path, help="where the matrix is, or is made")
-    p.add_argument("--teatime", required=True, type=pathlib.Path, help="the program")
+    p = arguments(__doc__, "where the matrix is, or is made", runs=5)
     p.add_argument("--linked", type=pathlib.Path, help="the program of `--bench stored_svd`")
-    p.add_argument("--python", default=sys.executable, help="a Python with requirements.txt installed")
     p.add_argument("--shape", default="25000,20000", help="of the matrix, where it is made")
     p.add_argument("--chunks", default="1000,5000")
     p.add_argument("--power-iterations", type=int, default=2)
-    p.add_argument("--runs", type=int, default=5)
-    p.add_argument("--threads", type=int, default=2)
     a = p.parse_args()
     a.data.mkdir(parents=True, exist_ok=True)
     path, out = a.data / "matrix.zarr", a.data / "svd"
@@ -74,8 +67,7 @@ def main():
         **({"linked": [a.linked, path, K, a.power_iterations]} if a.linked else {}),
         **{name: peers(name, path, a.power_iterations, a.threads) for name in ("dask", "sklearn")},
     }
-    print(f"{os.cpu_count()} cores, {a.threads} threads, load {os.getloadavg()[0]:.1f}, medians of {a.runs}")
-    report = Report(a.python)
+    report = Report(a, path.name)
     results = interleave(commands, a)
     report.table(f"{path.name}, {a.power_iterations} power iterations, {K} components, both sides", results, "dask")
     last = {name: json.loads(results[name][-1][-1]) for name in commands if name != "teatime"}

@@ -36,13 +36,16 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Returns the device of a call, and the metric and the options there.
+    ///
     /// # Errors
-    /// `ValueError` for unknown names.
-    fn on(&self, device: &Device) -> PyResult<(Metric, OfDistances)> {
+    /// `ValueError` for unknown names; the errors of [`RunOptions::device`].
+    fn on_device(&self, py: Python<'_>, run: &RunOptions) -> PyResult<(Device, Metric, OfDistances)> {
+        let device = run.device(py)?;
         let (metric, missing) = (metric(&self.metric, self.p)?, missing(&self.missing)?);
         let options = OfDistances::default().missing(missing).negative(self.negative);
         let narrow = self.narrow.unwrap_or(!device.limits().f64);
-        Ok((metric, options.columns(self.columns).narrow(narrow)))
+        Ok((device, metric, options.columns(self.columns).narrow(narrow)))
     }
 }
 
@@ -101,8 +104,7 @@ pub(crate) fn pairwise<'py>(
     counted: bool,
     run: RunOptions,
 ) -> PyResult<Pair<'py>> {
-    let device = run.device(py)?;
-    let (metric, options) = options.on(&device)?;
+    let (device, metric, options) = options.on_device(py, &run)?;
     let (distances, shared) = with_operands!(py, &device, run, [x, y], |x, y, run| {
         if counted {
             let pairs = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
@@ -122,8 +124,7 @@ pub(crate) fn stored_pairwise<'py>(
     options: Options,
     run: RunOptions,
 ) -> PyResult<Pair<'py>> {
-    let device = run.device(py)?;
-    let (metric, options) = options.on(&device)?;
+    let (device, metric, options) = options.on_device(py, &run)?;
     let y = y.map(|y| &y.array);
     let pairs =
         call_on(py, &device, run, |device, run| pairwise_stored(&x.array, y, metric, &options, device, run))?;
@@ -148,8 +149,7 @@ pub(crate) fn neighbors<'py>(
     options: Options,
     run: RunOptions,
 ) -> PyResult<Nearest<'py>> {
-    let device = run.device(py)?;
-    let (metric, options) = options.on(&device)?;
+    let (device, metric, options) = options.on_device(py, &run)?;
     let neighbors = with_operands!(py, &device, run, [x, y], |x, y, run| {
         teatime::distance::neighbors(&x, y.as_deref(), k, metric, &options, run)
     })?;
@@ -166,8 +166,7 @@ pub(crate) fn stored_neighbors<'py>(
     options: Options,
     run: RunOptions,
 ) -> PyResult<Nearest<'py>> {
-    let device = run.device(py)?;
-    let (metric, options) = options.on(&device)?;
+    let (device, metric, options) = options.on_device(py, &run)?;
     let y = y.map(|y| &y.array);
     let neighbors = call_on(py, &device, run, |device, run| {
         neighbors_stored(&x.array, y, k, metric, &options, device, run)
@@ -190,8 +189,7 @@ pub(crate) fn condensed<'py>(
     options: Options,
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
-    let device = run.device(py)?;
-    let (metric, options) = options.on(&device)?;
+    let (device, metric, options) = options.on_device(py, &run)?;
     let distances = with_array!(x, x => {
         let x = parts(x)?;
         call_on(py, &device, run, |device, run| {
@@ -270,8 +268,7 @@ impl DistanceSums {
         options: Options,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let device = run.device(py)?;
-        let (metric, options) = options.on(&device)?;
+        let (device, metric, options) = options.on_device(py, &run)?;
         let observations =
             |shape: &[u64]| shape.get(usize::from(options.columns)).copied().unwrap_or_default();
         let sums = with_array!(x, x => {
@@ -296,8 +293,7 @@ impl DistanceSums {
         options: Options,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let device = run.device(py)?;
-        let (metric, options) = options.on(&device)?;
+        let (device, metric, options) = options.on_device(py, &run)?;
         let missing = options.missing;
         call_on(py, &device, run, |device, run| {
             let sums = teatime_genotype::distance_sums(&genotypes.genotypes, device, metric, missing, run)?;
@@ -382,8 +378,7 @@ impl DistanceBands {
         side: u64,
         run: RunOptions,
     ) -> PyResult<Self> {
-        let device = run.device(py)?;
-        let (metric, options) = options.on(&device)?;
+        let (device, metric, options) = options.on_device(py, &run)?;
         let options = OfSamples::default().metric(SampleMetric::Of(metric)).missing(options.missing);
         call(py, run, |run| OfBands::new(&genotypes.genotypes, &device, &options, side, run))
             .map(OnDevice::new)

@@ -30,6 +30,11 @@ pub(crate) const TYPES: [(DType, &str, &str); 9] = [
     (DType::U32, "<u4", "uint32"),
 ];
 
+/// Returns the element type with NumPy's name; f64 for other names.
+pub(crate) fn type_named(name: &str) -> DType {
+    TYPES.iter().find(|(.., known)| *known == name).map_or(DType::F64, |(dtype, ..)| *dtype)
+}
+
 /// The value of an expression in which `$T` is the type of elements that a [`DType`] names, or u8 if Python's tensors do not hold it.
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $body:expr) => {

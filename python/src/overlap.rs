@@ -9,7 +9,7 @@ use std::{
 use numpy::{Element as NumpyElement, IntoPyArray};
 use pyo3::{exceptions::PyMemoryError, prelude::*};
 use teatime::{
-    DType, Device, Element, Error, Needs, Result, Run, StoredType, Tensor,
+    Device, Element, Error, Needs, Result, Run, StoredType, Tensor,
     store::{ArrayWriter, Folder, Storable},
     stream::{Beyond, BoxOperation, Place, Sweep, Swept},
 };
@@ -18,7 +18,7 @@ use crate::{
     array::{Read, reshaped, sizes},
     call::{RunOptions, call_on},
     cuda::CudaArray,
-    dlpack::{TYPES, with_type},
+    dlpack::{type_named, with_type},
     operand::{Given, Made, Parts, parts},
     rows::range,
     stored::StoredArray,
@@ -40,13 +40,6 @@ pub(crate) struct Function {
     held: u64,
     /// NumPy's name of the type of its results.
     dtype: String,
-}
-
-impl Function {
-    /// Returns the type of the results.
-    fn element(&self) -> DType {
-        TYPES.iter().find(|(.., name)| *name == self.dtype).map_or(DType::F64, |(dtype, ..)| *dtype)
-    }
 }
 
 /// The function as an operation on boxes of elements of type `T`, for a result of elements of type `U`.
@@ -152,7 +145,7 @@ pub(crate) fn map_box<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let extents: Vec<u64> = within.iter().map(|(start, end)| end - start).collect();
     let within: Vec<_> = within.into_iter().map(range).collect();
-    with_type!(function.element(), U => {
+    with_type!(type_named(&function.dtype), U => {
         let made = swept(py, array, run, |sweep, raised| {
             let sweep = sweep.within(&within)?;
             with_type!(array.element(), T => sweep.map_to_host(&Typed::<T, U>::new(&function, raised)))
@@ -192,7 +185,7 @@ pub(crate) fn map_to_zarr(
     run: RunOptions,
 ) -> PyResult<Counts> {
     let made = swept(py, array, run, |sweep, raised| {
-        with_type!(function.element(), U => {
+        with_type!(type_named(&function.dtype), U => {
             let writer = begun(array, U::STORED, out)?;
             with_type!(array.element(), T => sweep.map(&Typed::<T, U>::new(&function, raised), writer))
         })

@@ -15,7 +15,7 @@ use teatime::{
 use crate::{
     array::{reshaped, sizes},
     call::{self, RunOptions, aside, call_on},
-    dlpack::{TYPES, with_type},
+    dlpack::{TYPES, type_named, with_type},
     errors::exception,
     filter::Options,
     operand::{Array, with_array},
@@ -142,8 +142,7 @@ impl StoredArray {
         let (sigma, options) = options.on(&device)?;
         let shape: Vec<u64> = within.iter().map(|(start, end)| end - start).collect();
         let within: Vec<_> = within.into_iter().map(range).collect();
-        let dtype = TYPES.iter().find(|(.., name)| *name == out).map_or(DType::F64, |(dtype, ..)| *dtype);
-        with_type!(dtype, T => {
+        with_type!(type_named(out), T => {
             let filtered = call_on(py, &device, run, |device, run| {
                 filter::gaussian_box::<T>(&self.array, sigma, &options, &within, device, run)
             })?;

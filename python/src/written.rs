@@ -2,14 +2,14 @@
 
 use pyo3::prelude::*;
 use teatime::{
-    DType, StoredType,
+    StoredType,
     filter::{write_denoised_tv, write_gaussian as write},
     store::Storable,
 };
 
 use crate::{
     call::{RunOptions, call_on},
-    dlpack::{TYPES, with_type},
+    dlpack::{type_named, with_type},
     filter::{Options, TvArguments, tv_options},
     overlap::{Counts, Target, begun},
     stored::StoredArray,
@@ -17,8 +17,7 @@ use crate::{
 
 /// Returns the stored type with NumPy's name.
 fn stored_type(name: &str) -> StoredType {
-    let dtype = TYPES.iter().find(|(.., known)| *known == name).map_or(DType::F64, |(dtype, ..)| *dtype);
-    with_type!(dtype, T => T::STORED)
+    with_type!(type_named(name), T => T::STORED)
 }
 
 /// Returns the target with words in front of those of its job.

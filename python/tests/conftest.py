@@ -17,14 +17,19 @@ WANTED = ["cpu", "wgpu:0", "cuda:0"]
 REQUIRED = os.environ.get("TEATIME_REQUIRE_DEVICES", "cpu").split(",")
 
 
+def opened(name):
+    """The device of that name; a test that needs one that does not exist is skipped, or fails where CI requires such devices."""
+    try:
+        return teatime.Device(name)
+    except RuntimeError as error:
+        if name in WANTED and name.split(":")[0] in REQUIRED:
+            raise
+        pytest.skip(f"no device {name}: {error}")
+
+
 @pytest.fixture(params=WANTED, scope="session")
 def device(request):
-    try:
-        return teatime.Device(request.param)
-    except RuntimeError as error:
-        if request.param.split(":")[0] in REQUIRED:
-            raise
-        pytest.skip(f"no device {request.param}: {error}")
+    return opened(request.param)
 
 
 @pytest.fixture
@@ -43,6 +48,17 @@ def calls(rng, variants, samples, missing=0.02):
 def dosages(calls):
     """Copies of non-reference alleles, -1 for a missing call."""
     return np.where((calls < 0).any(2), -1, (calls > 0).sum(2)).astype("i1")
+
+
+def bed(path, dosages, variants, first=0):
+    """Writes copies of A1 as a PLINK .bed with the variants, each (contig, position, A1, A2), and samples named from ``first`` on."""
+    codes = np.array([3, 2, 0, 1], "u1")[np.asarray(dosages)]
+    codes = np.pad(codes, ((0, 0), (0, -codes.shape[1] % 4))).reshape(len(codes), -1, 4)
+    path.write_bytes(b"\x6c\x1b\x01" + (codes << np.array([0, 2, 4, 6], "u1")).sum(2, dtype="u1").tobytes())
+    lines = (f"{contig} v{at} 0 {at} {a1} {a2}\n" for contig, at, a1, a2 in variants)
+    path.with_suffix(".bim").write_text("".join(lines))
+    path.with_suffix(".fam").write_text("".join(f"f s{i + first} 0 0 0 -9\n" for i in range(len(dosages[0]))))
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from conftest import REQUIRED
+from conftest import opened
 
 import teatime
 from teatime import blocks
@@ -21,16 +21,7 @@ TYPES = ("f2", "f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4")
 
 @pytest.fixture(scope="module")
 def card():
-    return _card("cuda:0")
-
-
-def _card(name):
-    try:
-        return teatime.Device(name)
-    except RuntimeError as error:
-        if "cuda" in REQUIRED and name == "cuda:0":
-            raise
-        pytest.skip(f"no device {name}: {error}")
+    return opened("cuda:0")
 
 
 class _Lent:
@@ -156,7 +147,7 @@ def test_what_cannot_be_taken_is_refused(card):
 
 
 def test_arrays_of_several_gpus_do_not_meet(card):
-    _card("cuda:1")
+    opened("cuda:1")
     x = _values("f4", (6, 5))
     one, other = teatime.to_cuda(x, "cuda:0"), teatime.to_cuda(x, "cuda:1")
     assert teatime.gaussian_filter(_Lent(other), 1).device == "cuda:1"
@@ -166,7 +157,7 @@ def test_arrays_of_several_gpus_do_not_meet(card):
 
 def test_the_current_gpu_is_left_as_it_was(card):
     """What CuPy and PyTorch take for the current GPU is the thread's context."""
-    _card("cuda:1")
+    opened("cuda:1")
     driver = ctypes.CDLL(None)
     if not hasattr(driver, "cuCtxGetCurrent"):
         driver = ctypes.CDLL("libcuda.so.1")
@@ -224,7 +215,7 @@ _OnCard.__module__ = "cupy"
 @pytest.fixture
 def cupy(monkeypatch):
     for name in ("cuda:1", "cuda:2"):
-        _card(name)
+        opened(name)
     current = [0]
 
     @contextlib.contextmanager

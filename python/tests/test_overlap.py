@@ -13,7 +13,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from conftest import write
+from conftest import opened, write
 
 import teatime
 from teatime._overlap import Overlap
@@ -346,10 +346,7 @@ def test_what_is_refused_is_named(image, tmp_path):
 
 def test_functions_on_a_gpu_get_arrays_there(image, tmp_path):
     path, values = image
-    try:
-        device = teatime.Device("cuda:0")
-    except RuntimeError as error:
-        pytest.skip(f"no CUDA: {error}")
+    device = opened("cuda:0")
     kept = []
 
     def on_card(x):

@@ -6,30 +6,17 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import calls, dosages
+from conftest import bed, calls, dosages
 
 from teatime import genotype
-
-
-def bed(folder, name, values, first=0):
-    """A .bed of dosages (variants, samples), whose samples are s0, s1 ..."""
-    codes = np.select([values == 0, values == 1, values == 2], [3, 2, 0], 1).astype("u1")
-    padded = np.zeros((len(codes), -(-codes.shape[1] // 4) * 4), "u1")
-    padded[:, : codes.shape[1]] = codes
-    packed = (padded.reshape(len(codes), -1, 4) << np.array([0, 2, 4, 6], "u1")).sum(2).astype("u1")
-    path = folder / f"{name}.bed"
-    path.write_bytes(bytes([0x6C, 0x1B, 1]) + packed.tobytes())
-    path.with_suffix(".bim").write_text("".join(f"1 v{i} 0 {i + 1} C A\n" for i in range(len(codes))))
-    path.with_suffix(".fam").write_text("".join(f"f s{i + first} 0 0 0 -9\n" for i in range(codes.shape[1])))
-    return path
 
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory):
     """Two cohorts with the same variants: of samples s0 to s19, and s20 to s32."""
     folder = tmp_path_factory.mktemp("beds")
-    values = dosages(calls(np.random.default_rng(5), 400, 33))
-    return bed(folder, "one", values[:, :20]), bed(folder, "other", values[:, 20:], 20)
+    values, variants = dosages(calls(np.random.default_rng(5), 400, 33)), [("1", at, "C", "A") for at in range(1, 401)]
+    return bed(folder / "one.bed", values[:, :20], variants), bed(folder / "other.bed", values[:, 20:], variants, 20)
 
 
 ONE, OTHER = [f"s{i}" for i in range(20)], [f"s{i}" for i in range(20, 33)]

@@ -1,17 +1,21 @@
 //! Start-up in new processes, with an empty and with a filled cache of compiled kernels.
 
-use std::{
-    path::Path,
-    process::{Command, Stdio},
-    time::Instant,
-};
+use std::{path::Path, process::Command, time::Instant};
 
 use super::{
     bed::{self, scratch},
     headline,
     rows::size,
 };
-use crate::{measure::Session, report::Unit::Milliseconds, table};
+use crate::{
+    measure::Session,
+    report::Unit::Milliseconds,
+    startup::{again, numbers, output},
+    table,
+};
+
+/// The variable that names the folder of compiled kernels.
+const CACHE: &str = "TEATIME_CACHE";
 
 /// The number of processes with a filled cache.
 const WARM: usize = 3;
@@ -34,12 +38,9 @@ pub(super) fn startup(session: &mut Session<'_>) {
         |rows| size(&rows).memory,
         |session, id, rows| {
             let runs = processes(folder.path(), |cache| {
-                let program = std::env::current_exe().map_err(|error| error.to_string())?;
-                let rows = rows.to_string();
-                let text = output(Command::new(program).args(["--startup", &name, "--rows", &rows]), cache)?;
-                let numbers: Vec<f64> =
-                    text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-                <[f64; 3]>::try_from(numbers).map_err(|_| format!("not three numbers: {text}"))
+                let mut command = again(&["--startup", &name, "--rows", &rows.to_string()])?;
+                command.env(CACHE, cache);
+                numbers::<3>(command)
             })?;
             for (i, name) in ["open", "open and launch", "whole"].into_iter().enumerate() {
                 keep(session, &format!("{id}, {name}"), &runs, i);
@@ -72,7 +73,7 @@ fn command_line(session: &mut Session<'_>, folder: &Path, name: &str, started: I
             let mut command = Command::new(&program);
             command.arg("pca").arg(&prefix).args(["--device", name, "--overwrite", "--out"]).arg(&out);
             let started = Instant::now();
-            output(&mut command, cache)?;
+            output(command.env(CACHE, cache))?;
             Ok([started.elapsed().as_secs_f64()])
         });
         match runs {
@@ -102,13 +103,4 @@ fn keep<const N: usize>(session: &mut Session<'_>, id: &str, runs: &[[f64; N]], 
     let (cold, warm) = measured.split_at(1);
     session.record(&format!("{id}, cold"), "", Milliseconds, 1.0, cold);
     session.record(&format!("{id}, warm"), "", Milliseconds, 1.0, warm);
-}
-
-fn output(command: &mut Command, cache: &Path) -> Result<String, String> {
-    let output = command.env("TEATIME_CACHE", cache).stdin(Stdio::null()).output();
-    let output = output.map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -3,16 +3,14 @@
 use teatime::{
     Device, Error, Run, Tensor,
     array::{Map, Zip, map, mean, zip},
-    distance::{Metric, Options, Partial, neighbor_tensors},
-    filter::{GaussianOptions, gaussian},
+    distance::{Metric, Options, neighbor_tensors},
     linalg::{Stop, SvdOptions, gram_lower, matmul, truncated_svd},
-    packed::{Gram, GramOptions, RowScale, packed_uniform, row_words},
+    packed::row_words,
     random::normal,
-    to_usize,
 };
 
 use crate::{
-    data,
+    data, jobs,
     measure::{Job, Session, Size},
     report::Unit,
 };
@@ -44,14 +42,8 @@ pub(super) fn pairs(session: &mut Session<'_>) {
     for (id, unit_factors) in
         [("pairs of codes, as of distances", true), ("pairs of codes, as of relationships", false)]
     {
-        session.largest(id, Unit::Milliseconds, &PAIRED, pairs_size, |device, &[columns, rows]| {
-            let options = GramOptions::default().centred(!unit_factors).unit_factors(unit_factors);
-            // The number of rows that all runs together may add.
-            let mut gram = Gram::new(device, columns, 10_000_000_000, options)?;
-            let packed = packed_uniform(device, 0, 0, rows, columns)?;
-            let factor = if unit_factors { 1.0 } else { 1.4 };
-            let scales = vec![RowScale { mean: 1.0, factor, known: columns }; to_usize(rows)];
-            Ok(Box::new(move || gram.add(&packed, 0, 0, &scales)))
+        session.largest(id, Unit::Milliseconds, &PAIRED, pairs_size, |device, &size| {
+            jobs::pair_sums(device, size, unit_factors)
         });
     }
 }
@@ -76,11 +68,8 @@ pub(super) fn dense(session: &mut Session<'_>) {
         work: (observations * observations * features) as f64,
         memory: 8 * observations * observations + 4 * observations * features,
     };
-    session.each(Unit::Milliseconds, &OBSERVED, name, size, |device, &[observations, features]| {
-        let (metric, options) = (Metric::SqEuclidean, Options::default());
-        let mut sums = Partial::new(device, observations, None, metric, &options)?;
-        let x = data::matrix(device, 1, [observations, features])?;
-        Ok(Box::new(move || sums.add(&x, None)))
+    session.each(Unit::Milliseconds, &OBSERVED, name, size, |device, &size| {
+        jobs::distances(device, size, Metric::SqEuclidean)
     });
     let name =
         |[observations, features]: &[u64; 2]| format!("nearest of {observations}, {features} features");
@@ -104,7 +93,9 @@ pub(super) fn dense(session: &mut Session<'_>) {
             work: (planes * SIDE * SIDE) as f64,
             memory: 16 * planes * SIDE * SIDE,
         };
-        session.each(Unit::Milliseconds, &PLANES, name, size, |device, &planes| blur(device, planes, sigma));
+        session.each(Unit::Milliseconds, &PLANES, name, size, |device, &planes| {
+            jobs::blur(device, [planes, SIDE], sigma)
+        });
     }
     let name = |side: &u64| format!("Gram product {side}");
     let size = |&side: &u64| Size {
@@ -145,11 +136,4 @@ fn standardised(x: &Tensor<f32>) -> Result<Tensor<f32>, Error> {
     let centred = zip(Zip::Subtract, x, &mean(x, 0)?)?;
     let variance = mean(&zip(Zip::Multiply, &centred, &centred)?, 0)?;
     zip(Zip::Divide, &centred, &map(Map::SquareRoot, &variance)?)
-}
-
-fn blur(device: &Device, planes: u64, sigma: f64) -> Result<Job, Error> {
-    let image: Tensor<f32> =
-        data::matrix(device, 1, [planes * SIDE, SIDE])?.reshape(&[planes, SIDE, SIDE])?;
-    let options = GaussianOptions::default();
-    Ok(Box::new(move || gaussian::<f32, f32>(&image, sigma, &options).map(drop)))
 }

@@ -1,10 +1,15 @@
 //! Tests of what `teatime blur` computes from arrays and images, and of the metadata that results keep.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde_json::json;
 use teatime::{
     ChunkedArray, MissingChunk, StoredType,
+    openings::elements,
     store::{NpyArray, ZarrArray, write_npy},
 };
 use teatime_image::Multiscale;
@@ -13,11 +18,6 @@ use crate::support::{Scratch, assert_has, copy, empty_array, fixture};
 
 fn open(path: &Path) -> ZarrArray {
     ZarrArray::open(path, "", MissingChunk::Error).unwrap()
-}
-
-/// Returns the bytes of a .npy file after its header.
-fn data(scratch: &Scratch, name: &str) -> Vec<u8> {
-    scratch.bytes(name).split_off(128)
 }
 
 /// Blurs in f32 and returns the bytes of the output file.
@@ -31,13 +31,13 @@ fn blurred(scratch: &Scratch, words: &str) -> Vec<u8> {
 #[test]
 fn as_scipy_has_it() {
     let scratch = Scratch::new();
-    let doubles = |bytes: Vec<u8>| -> Vec<f64> { teatime::bytemuck::pod_collect_to_vec(&bytes) };
-    let expected = doubles(fs::read(fixture("filter/blur_scipy.npy")).unwrap().split_off(128));
+    let doubles = |path: PathBuf| elements::<f64>(Arc::new(NpyArray::open(path).unwrap()));
+    let expected = doubles(fixture("filter/blur_scipy.npy"));
     let page = scratch.ok(
         "blur @filter/blur.npy soft.npy --sigma 1.5,0.7 --channel-axis 2 --mode nearest,wrap --dtype f64",
     );
     assert_has(&page.out, &["23 x 31 x 3 of u16", "soft.run.json, soft.npy"]);
-    let found = doubles(data(&scratch, "soft.npy"));
+    let found = doubles(scratch.join("soft.npy"));
     assert!(found.len() == 23 * 31 * 3 && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-10));
     let npy = scratch.bytes("soft.npy");
     let words = "--sigma 1.5,0.7 --mode nearest,wrap --dtype f64 --overwrite";
@@ -172,7 +172,7 @@ fn chunks_that_are_not_there() {
     let record = scratch.record("blur in.zarr out.npy --sigma 0");
     assert_eq!(record["input"]["absent_chunks"], 3);
     assert_has(record["warnings"][0].as_str().unwrap(), &["the other separator"]);
-    assert_eq!(data(&scratch, "out.npy").iter().filter(|byte| **byte == 9).count(), 4);
+    assert_eq!(scratch.bytes("out.npy")[128..].iter().filter(|byte| **byte == 9).count(), 4);
 }
 
 /// A sharded input gives a sharded result unless other chunks are requested.

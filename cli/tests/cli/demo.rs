@@ -2,16 +2,9 @@
 
 use std::fs;
 
-use crate::support::{Scratch, assert_has, files, names, provenance};
+use crate::support::{Scratch, assert_has, names, provenance};
 
 const SMALL: &str = "demo --variants 2500 --samples 90";
-
-/// Returns every file below a folder with its bytes, except the record, which contains times.
-fn contents(scratch: &Scratch, out: &str) -> Vec<(String, Vec<u8>)> {
-    let mut all = files(&scratch.join(out));
-    all.retain(|(name, _)| name != "run.json");
-    all
-}
 
 #[test]
 fn writes_everything() {
@@ -33,7 +26,7 @@ fn the_same_bits_again_and_with_other_threads() {
     let of = |words: &str| {
         let out = words.replace([' ', '-'], "");
         scratch.ok(&format!("{SMALL} --out {out} {words}"));
-        contents(&scratch, &out)
+        scratch.results(&out)
     };
     let one = of("--threads 1");
     assert!(one.len() > 12 && one == of("--threads 3"));
@@ -46,14 +39,14 @@ fn the_same_bits_again_and_with_other_threads() {
 fn replaces_its_own_folder_and_nothing_else() {
     let scratch = Scratch::new();
     scratch.ok(&format!("{SMALL} --out demo"));
-    let first = contents(&scratch, "demo");
+    let first = scratch.results("demo");
     scratch.write("demo/notes.txt", "mine");
     let record = scratch.record(&format!("{SMALL} --out demo"));
     provenance(&record, "demo", [None, None]);
     assert_eq!(record["command"], "demo");
     assert_eq!(scratch.text("demo/notes.txt"), "mine");
     fs::remove_file(scratch.join("demo/notes.txt")).unwrap();
-    assert!(first == contents(&scratch, "demo"));
+    assert!(first == scratch.results("demo"));
     // This store was not written by a demo.
     fs::create_dir_all(scratch.join("other/genotypes.vcz")).unwrap();
     scratch.refused(&format!("{SMALL} --out other"), 1, &["genotypes.vcz"]);

