@@ -22,11 +22,11 @@ device_tests!(
     bad_products_are_named,
     cancelled_between_blocks,
     progress_counts_up;
-    power_iterations_count_passes,
     past_the_rank,
     least_memory_of_a_stored_matrix,
-    wide_types,
-    seeds_agree_and_runs_are_equal;
+    wide_types;
+    power_iterations_count_passes,
+    seeds_agree_and_runs_are_equal,
     restarts_reach_the_same,
     values_vectors_and_residuals,
     flat_spectrum_takes_passes,

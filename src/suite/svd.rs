@@ -15,8 +15,8 @@ device_tests!(
     signs,
     bad_values_are_named;
     waits_and_downloads_of_any_height,
-    any_condition_number,
-    truncated_any_condition_number;
+    any_condition_number;
+    truncated_any_condition_number,
     truncated_small_values,
     any_scale,
     truncated_to_the_last_digit,
@@ -146,7 +146,7 @@ fn truncated_any_condition_number(dev: &Device) {
 /// The sizes are beyond those for which the exact decomposition is chosen. Values are far below the square root of f32's rounding error, so AᵀA
 /// alone would lose them.
 fn truncated_small_values(dev: &Device) {
-    for (m, n, condition) in [(1100, 400, 1e3), (400, 1100, 1e3), (1100, 400, 1e6), (400, 1100, 1e6)] {
+    for (m, n, condition) in [(400, 1100, 1e3), (1100, 400, 1e6)] {
         let spectrum = geometric(20, condition);
         let a = with_spectrum(m, n, &spectrum, 6);
         for stop in [Stop::Tolerance(1e-4), Stop::PowerIterations(0), Stop::PowerIterations(2)] {
