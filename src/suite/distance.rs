@@ -249,7 +249,7 @@ fn every_type(device: &Device) {
         Metric::JensenShannon,
     ];
     fn with<T: Sample>(device: &Device) {
-        let x = values::<T>(4, 9 * 21);
+        let x = values::<T>(4, 9 * 45);
         let is_negative = x.iter().any(|x| x.value() < 0.0);
         let cases = [(true, Missing::Propagate), (false, Missing::Propagate), (false, Missing::Ignore)];
         for (narrow, missing) in cases.into_iter().take(if device.limits().f64 { 3 } else { 1 }) {
@@ -258,12 +258,12 @@ fn every_type(device: &Device) {
                 if is_negative && of_shares(metric) {
                     continue;
                 }
-                check(device, metric, &x, None, [9, 9, 21], &options);
+                check(device, metric, &x, None, [9, 9, 45], &options);
                 if metric == Metric::JensenShannon {
                     continue;
                 }
                 let mut partial = Partial::new(device, 9, None, metric, &options).unwrap();
-                partial.add(&observations(device, &x, [9, 21], false), None).unwrap();
+                partial.add(&observations(device, &x, [9, 45], false), None).unwrap();
                 let parts = partial.export().unwrap().finish().unwrap().distances;
                 let is_narrow = narrow || matches!(T::DTYPE, DType::F32 | DType::F16 | DType::BF16);
                 let bound = if is_narrow { BOUND } else { WIDE_BOUND };
@@ -315,12 +315,12 @@ fn missing_elements(device: &Device) {
 }
 
 fn missing_elements_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
-    let (m, k) = (12, 14);
+    let (m, k) = (12, 30);
     let mut x: Vec<f32> = values::<u32>(8, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
     x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
     // One observation has only NaN, and one has only negative elements.
-    x[..14].fill(f32::NAN);
-    x[14..28].fill(-2.0);
+    x[..30].fill(f32::NAN);
+    x[30..60].fill(-2.0);
     // A zero is not missing, whatever its sign.
     x.iter_mut().filter(|x| **x == 0.0).step_by(2).for_each(|x| *x = -0.0);
     let x: Vec<T> = x.into_iter().map(of).collect();
@@ -629,6 +629,9 @@ fn several_blocks(device: &Device) {
         for (i, x) in x.iter().enumerate() {
             let row = y.iter().map(|y| (x.value() - y.value()).abs());
             assert!(row.eq(distances.row(i).iter().copied()), "row {i}");
+        }
+        if ty.is_some() {
+            compare(tx, ty, Metric::CityBlock, &Options::default(), &run, &distances);
         }
     }
 }

@@ -10,8 +10,7 @@ use crate::{
         selection::Order,
     },
     linalg::Matrix,
-    openings::assert_refused,
-    openings::least,
+    openings::{assert_refused, least},
 };
 
 device_tests! {
@@ -142,7 +141,7 @@ fn lists_of_distances(device: &Device) {
         (Metric::Correlation, Missing::Ignore),
     ] {
         let options = Options { missing, ..Options::default() };
-        // Lists do not depend on the metric, unless sums have the order of distances.
+        // The nearest have the least distances, or the largest; the others have some lengths of these.
         let all = matches!(metric, Metric::BrayCurtis | Metric::InnerProduct);
         for &k in if all { &[1, 16, 17, 256, 257][..] } else { &[17, 256] } {
             check(&x, Some(&y), k, metric, &options, &Run::default());

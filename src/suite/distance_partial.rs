@@ -14,8 +14,7 @@ use crate::{
     Cancel, DType, Device, Error, Run, Tensor,
     distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
     linalg::Matrix,
-    openings::assert_refused,
-    openings::least,
+    openings::{assert_refused, least},
 };
 
 device_tests! {

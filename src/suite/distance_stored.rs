@@ -9,8 +9,7 @@ use crate::{
         Distances, Metric, Missing, Neighbors, Options, StoredDistances, StoredNeighbors, neighbors,
         neighbors_stored, pairwise_counted, pairwise_stored,
     },
-    openings::assert_refused,
-    openings::{least, told},
+    openings::{assert_refused, least, told},
     store::{MemoryArray, Storable},
 };
 

@@ -15,8 +15,7 @@ use crate::{
     distance::{
         Metric, Missing, Options, condensed, pairwise, pairwise_counted, write_condensed, write_pairwise,
     },
-    openings::assert_refused,
-    openings::{Puts, elements, files, least, told},
+    openings::{Puts, assert_refused, elements, files, least, told},
     store::{
         ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, NpyArray, NpyWriter, WritableStorage,
         ZarrArray,

@@ -8,8 +8,7 @@ use super::{device_tests, spectrum::*};
 use crate::{
     Budget, Device, Error, MemoryKind, Result, Run, Tensor, assert_err,
     linalg::{LinearMap, Matrix, Pass, RightSvd, Stop, SvdOptions, host, randomized_svd},
-    openings::assert_refused,
-    openings::{least, told},
+    openings::{assert_refused, least, told},
     random::gaussian,
     store::MemoryArray,
     stream::StoredMatrix,
