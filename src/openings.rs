@@ -379,6 +379,22 @@ pub(crate) struct Puts {
 }
 
 #[cfg(all(test, feature = "zarr"))]
+impl Puts {
+    /// Returns a disk that is full at the put with the number `at`, and at no other.
+    pub(crate) fn full_once(folder: &Path, at: u64) -> Arc<Self> {
+        let put = |disk: &Self, number: u64, key: &str, value: &[u8]| {
+            if number == disk.at {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            // The delay makes boxes wait for the threads that write.
+            std::thread::sleep(std::time::Duration::from_micros(300));
+            disk.folder.put(key, value)
+        };
+        Arc::new(Self { folder: Folder::new(folder), count: AtomicU64::new(0), at, put })
+    }
+}
+
+#[cfg(all(test, feature = "zarr"))]
 impl Storage for Puts {
     fn place(&self, key: &str) -> String {
         self.folder.place(key)

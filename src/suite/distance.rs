@@ -221,21 +221,19 @@ fn every_metric(device: &Device) {
 }
 
 fn every_metric_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
-    let (m, n, k) = (19, 70, 300);
+    // There are more features than are added in f32, or few.
+    let (m, n, k, few) = (19, 70, 300, 30);
     let make = |x: Vec<f32>| x.into_iter().map(&of).collect::<Vec<_>>();
     let (x, y) = (make(nonnegative(1, m * k)), make(nonnegative(2, n * k)));
     // The observations are close, so that series replace logarithms.
-    let first = nonnegative(1, k);
-    let near = make(first.iter().cycle().zip(nonnegative(2, m * k)).map(|(x, y)| x + y / 64.0).collect());
-    let signed = make(values(3, m * k));
+    let first = nonnegative(1, few);
+    let near = make(first.iter().cycle().zip(nonnegative(2, m * few)).map(|(x, y)| x + y / 64.0).collect());
+    let signed = make(values(3, m * few));
     for metric in metrics().chain([Metric::Minkowski(1.0 / 3.0)]) {
-        check(device, metric, &x, None, [m, m, k], &Options::default());
+        let of_few = |x| check(device, metric, x, None, [m, m, few], &Options::default());
+        of_few(&x[..(m * few) as usize]);
         check(device, metric, &x, Some(&y), [m, n, k], &Options::default());
-        if of_shares(metric) {
-            check(device, metric, &near, None, [m, m, k], &Options::default());
-        } else {
-            check(device, metric, &signed, None, [m, m, k], &Options::default());
-        }
+        of_few(if of_shares(metric) { &near } else { &signed });
     }
 }
 
@@ -251,7 +249,7 @@ fn every_type(device: &Device) {
         Metric::JensenShannon,
     ];
     fn with<T: Sample>(device: &Device) {
-        let x = values::<T>(4, 9 * 131);
+        let x = values::<T>(4, 9 * 45);
         let is_negative = x.iter().any(|x| x.value() < 0.0);
         let cases = [(true, Missing::Propagate), (false, Missing::Propagate), (false, Missing::Ignore)];
         for (narrow, missing) in cases.into_iter().take(if device.limits().f64 { 3 } else { 1 }) {
@@ -260,12 +258,12 @@ fn every_type(device: &Device) {
                 if is_negative && of_shares(metric) {
                     continue;
                 }
-                check(device, metric, &x, None, [9, 9, 131], &options);
+                check(device, metric, &x, None, [9, 9, 45], &options);
                 if metric == Metric::JensenShannon {
                     continue;
                 }
                 let mut partial = Partial::new(device, 9, None, metric, &options).unwrap();
-                partial.add(&observations(device, &x, [9, 131], false), None).unwrap();
+                partial.add(&observations(device, &x, [9, 45], false), None).unwrap();
                 let parts = partial.export().unwrap().finish().unwrap().distances;
                 let is_narrow = narrow || matches!(T::DTYPE, DType::F32 | DType::F16 | DType::BF16);
                 let bound = if is_narrow { BOUND } else { WIDE_BOUND };
@@ -317,20 +315,19 @@ fn missing_elements(device: &Device) {
 }
 
 fn missing_elements_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
-    let (m, k) = (12, 70);
+    let (m, k) = (12, 30);
     let mut x: Vec<f32> = values::<u32>(8, m * k).iter().map(|bits| (bits % 5) as f32 - 1.0).collect();
     x.iter_mut().step_by(7).for_each(|x| *x = f32::NAN);
     // One observation has only NaN, and one has only negative elements.
-    x[..70].fill(f32::NAN);
-    x[70..140].fill(-2.0);
+    x[..30].fill(f32::NAN);
+    x[30..60].fill(-2.0);
     // A zero is not missing, whatever its sign.
     x.iter_mut().filter(|x| **x == 0.0).step_by(2).for_each(|x| *x = -0.0);
     let x: Vec<T> = x.into_iter().map(of).collect();
     for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
-        // The host rescales the same sums, so one case is enough.
-        let is_rescaled = matches!(missing, Missing::Rescale | Missing::RescaleOrZero);
+        // The host rescales the sums of `Ignore`, and with `Propagate` no element is missing, so one case is enough.
         let all = [(true, true), (true, false), (false, false)];
-        for &(negative, columns) in &all[..if is_rescaled { 1 } else { 3 }] {
+        for &(negative, columns) in &all[..if missing == Missing::Ignore { 3 } else { 1 }] {
             let options = Options { missing, negative, columns, ..Options::default() };
             for metric in metrics().filter(|&metric| !of_shares(metric)) {
                 check(device, metric, &x, None, [m, m, k], &options);
@@ -359,7 +356,7 @@ fn equal_in_what_both_have(device: &Device) {
 
 fn observations_in_columns(device: &Device) {
     let options = Options { columns: true, ..Options::default() };
-    for (m, n, k) in [(1, 3, 5), (40, 66, 129), (65, 2, 600)] {
+    for (m, n, k) in [(1, 3, 5), (40, 66, 29), (65, 2, 270)] {
         let (x, y) = (nonnegative(10, m * k), nonnegative(11, n * k));
         for metric in [Metric::Euclidean, Metric::Correlation, Metric::KlDivergence] {
             check(device, metric, &x, None, [m, m, k], &options);
@@ -425,8 +422,11 @@ fn close_observations_stay_apart(device: &Device) {
 
 /// Squares, powers and sums of elements are beyond f32, or elements differ in their last bits only.
 fn far_and_near(device: &Device) {
-    let (m, k) = (5, 300);
-    for (shift, scale) in [(0.0, 1e-30), (0.0, 3e36), (1e8, 1e3), (3e18, 1e17), (1e-25, 1e-30)] {
+    let m = 5;
+    // Sums of more than 256 features are added in several parts.
+    for (shift, scale, k) in
+        [(0.0, 1e-30, 20), (0.0, 3e36, 300), (1e8, 1e3, 20), (3e18, 1e17, 20), (1e-25, 1e-30, 20)]
+    {
         let x: Vec<f32> = nonnegative(21, m * k).iter().map(|&x| shift + x / 256.0 * scale).collect();
         for metric in metrics().chain([Metric::Minkowski(f64::INFINITY)]) {
             // Shares in f32 do not distinguish such elements, and x log x is beyond f32.
@@ -460,24 +460,26 @@ fn far_and_near(device: &Device) {
 
 /// Angular distances stay within 0 to 2, even if rounding would exceed that range.
 fn angles(device: &Device) {
-    for seed in 0..20 {
+    // Observations in fours, which are multiples of one another.
+    let fours = |seed| {
         let x = values::<f32>(30 + seed, 30);
-        let all: Vec<f32> =
-            [1.0, -1.0, 3.0, -0.3].iter().flat_map(|by| x.iter().map(move |x| x * by)).collect();
-        let tensor = Tensor::from_slice(device, &all, &[4, 30]).unwrap();
-        for metric in [Metric::Cosine, Metric::Correlation] {
-            for missing in [Missing::Propagate, Missing::Ignore] {
-                let options = Options { missing, ..Options::default() };
-                let found = pairwise(&tensor, Some(&tensor), metric, &options, &Run::default()).unwrap();
-                let mut partial = Partial::new(device, 4, Some(4), metric, &options).unwrap();
-                partial.add(&tensor, Some(&tensor)).unwrap();
-                let in_parts = partial.export().unwrap().finish().unwrap().distances;
-                for (place, distance) in found.data().iter().zip(in_parts.data()).enumerate() {
-                    let expected = [0.0, 2.0][(place / 4 + place % 4) % 2];
-                    for distance in [*distance.0, *distance.1] {
-                        let right = (0.0..=2.0).contains(&distance) && (distance - expected).abs() < BOUND;
-                        assert!(right, "{metric:?} {missing:?} {place}: {distance}");
-                    }
+        [1.0, -1.0, 3.0, -0.3].map(|by| x.iter().map(|x| x * by).collect::<Vec<_>>()).concat()
+    };
+    let all: Vec<f32> = (0..16).flat_map(fours).collect();
+    let tensor = Tensor::from_slice(device, &all, &[64, 30]).unwrap();
+    for metric in [Metric::Cosine, Metric::Correlation] {
+        for missing in [Missing::Propagate, Missing::Ignore] {
+            let options = Options { missing, ..Options::default() };
+            let found = pairwise(&tensor, Some(&tensor), metric, &options, &Run::default()).unwrap();
+            let mut partial = Partial::new(device, 64, Some(64), metric, &options).unwrap();
+            partial.add(&tensor, Some(&tensor)).unwrap();
+            let in_parts = partial.export().unwrap().finish().unwrap().distances;
+            for (i, j) in (0..64).flat_map(|i| (0..64).map(move |j| (i, j))) {
+                let expected = [0.0, 2.0][(i + j) % 2];
+                for distance in [found.row(i)[j], in_parts.row(i)[j]] {
+                    let is_near = i / 4 != j / 4 || (distance - expected).abs() < BOUND;
+                    let right = (0.0..=2.0).contains(&distance) && is_near;
+                    assert!(right, "{metric:?} {missing:?} {i} {j}: {distance}");
                 }
             }
         }
@@ -627,6 +629,9 @@ fn several_blocks(device: &Device) {
         for (i, x) in x.iter().enumerate() {
             let row = y.iter().map(|y| (x.value() - y.value()).abs());
             assert!(row.eq(distances.row(i).iter().copied()), "row {i}");
+        }
+        if ty.is_some() {
+            compare(tx, ty, Metric::CityBlock, &Options::default(), &run, &distances);
         }
     }
 }

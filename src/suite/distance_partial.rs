@@ -14,8 +14,7 @@ use crate::{
     Cancel, DType, Device, Error, Run, Tensor,
     distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
     linalg::Matrix,
-    openings::assert_refused,
-    openings::least,
+    openings::{assert_refused, least},
 };
 
 device_tests! {
@@ -230,40 +229,40 @@ fn several_panels(device: &Device) {
 
 /// Correlations of elements far from 0 are accurate, however features are cut into chunks and parts.
 fn large_means(device: &Device) {
-    let features = 700;
-    let mut x: Vec<f32> = values::<f32>(9, 3 * 700);
+    let features = 300;
+    let mut x: Vec<f32> = values::<f32>(9, 3 * 300);
     for mean in [288.0, 1e6] {
         // One observation has a trend, and one begins with an element far from its mean.
         let mut far: Vec<f32> = x.iter().map(|x| x + mean).collect();
-        (0..700u16).for_each(|f| far[700 + f as usize] += f32::from(f) / 100.0);
-        far[1400] = 0.0;
+        (0..300u16).for_each(|f| far[300 + f as usize] += f32::from(f) / 100.0);
+        far[600] = 0.0;
         // Other rules only rescale the same sums.
         for missing in [Missing::Propagate, Missing::Ignore] {
             let options = Options { missing, ..Options::default() };
             if missing != Missing::Propagate {
                 // Not all pairs have this element.
-                far[1400] = mean;
+                far[600] = mean;
                 far.iter_mut().step_by(11).for_each(|x| *x = f32::NAN);
                 // One observation has no element of the first chunk.
                 far[..260].fill(f32::NAN);
             }
             let data = Data { values: &far, features };
-            for chunks in [&[700][..], &[300, 1, 399], &[1, 699]] {
+            for chunks in [&[300][..], &[270, 1, 29], &[1, 299]] {
                 check(device, (&data, None), (Metric::Correlation, &options), chunks, false);
             }
         }
         x.iter_mut().for_each(|x| *x = -*x);
     }
     // Chunks of features are multiples of 256.
-    let far: Vec<f32> = x.iter().map(|x| x + 288.0).collect();
-    let data = Data { values: &far, features };
+    let far: Vec<f32> = values::<f32>(9, 3 * 600).iter().map(|x| x + 288.0).collect();
+    let data = Data { values: &far, features: 600 };
     let of = |taken: &[(usize, bool)]| {
         let of = (Metric::Correlation, &Options::default());
         added(device, (&data, None), of, taken).finish().unwrap().distances
     };
-    let whole = of(&[(700, true)]);
-    assert_eq!(of(&[(256, true), (444, true)]), whole);
-    assert_eq!(of(&[(512, true), (188, true)]), whole);
+    let whole = of(&[(600, true)]);
+    assert_eq!(of(&[(256, true), (344, true)]), whole);
+    assert_eq!(of(&[(512, true), (88, true)]), whole);
     assert!((0..3).all(|i| whole.row(i)[i] == 0.0));
 }
 
@@ -313,16 +312,16 @@ fn nothing_to_frame(device: &Device) {
 
 /// Squares of elements are beyond f32, or far beyond earlier sums, as chunks are added.
 fn growing(device: &Device) {
-    let features = 900;
+    let features = 90;
     for scales in [[1e-25, 1.0, 1.0], [1.0, 1.0, 1e25], [0.0, 1e-28, 1e-28]] {
-        let x: Vec<f32> = nonnegative(11, 4 * 900)
+        let x: Vec<f32> = nonnegative(11, 4 * 90)
             .iter()
             .enumerate()
-            .map(|(i, x)| x / 256.0 * scales[i % 900 / 300])
+            .map(|(i, x)| x / 256.0 * scales[i % 90 / 30])
             .collect();
         let data = Data { values: &x, features };
         for metric in metrics().filter(|&metric| !of_shares(metric)) {
-            check(device, (&data, None), (metric, &Options::default()), &[300, 300, 300], false);
+            check(device, (&data, None), (metric, &Options::default()), &[30, 30, 30], false);
         }
     }
 }

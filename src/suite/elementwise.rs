@@ -234,6 +234,9 @@ fn expected_cast<U: Sample>(value: f64) -> f64 {
 }
 
 fn check_cast<T: Sample, U: Sample>(device: &Device, x: &[T]) {
+    if T::DTYPE == U::DTYPE {
+        return;
+    }
     let found = cast_lossy::<U, _>(&tensor(device, x));
     let what = format!("{:?} to {:?}", T::DTYPE, U::DTYPE);
     let found = match found {
@@ -261,22 +264,11 @@ fn check_cast<T: Sample, U: Sample>(device: &Device, x: &[T]) {
 
 fn every_cast(device: &Device) {
     fn of<T: Sample>(device: &Device) {
-        fn to<U: Sample, T: Sample>(device: &Device, x: &[T]) {
-            if T::DTYPE != U::DTYPE {
-                check_cast::<T, U>(device, x);
-            }
+        fn to<U: Sample>(device: &Device, x: &[impl Sample]) {
+            check_cast::<_, U>(device, x);
         }
         let x = values::<T>(4, 501);
-        to::<f32, _>(device, &x);
-        to::<f16, _>(device, &x);
-        to::<bf16, _>(device, &x);
-        to::<u8, _>(device, &x);
-        to::<i8, _>(device, &x);
-        to::<u16, _>(device, &x);
-        to::<i16, _>(device, &x);
-        to::<u32, _>(device, &x);
-        to::<i32, _>(device, &x);
-        to::<f64, _>(device, &x);
+        for_each_type!(to(device, &x));
     }
     for_each_type!(of(device));
 }

@@ -2,12 +2,7 @@
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
-    time::Duration,
+    sync::{Arc, atomic::Ordering},
 };
 
 use super::{
@@ -18,22 +13,11 @@ use super::{
 use crate::{
     ChunkedArray, Device, DeviceOptions, Error, MissingChunk, Run, StoredType, Tensor,
     filter::{GaussianOptions, Mode, gaussian, gaussian_box, write_gaussian},
-    openings::Puts,
-    openings::assert_refused,
-    store::{ArraySpec, ArrayWriter, BoxWriter, Folder, WritableStorage, ZarrArray},
+    openings::{Puts, assert_refused},
+    store::{ArraySpec, ArrayWriter, BoxWriter, Folder, ZarrArray},
 };
 
 device_tests! { ; missing_and_not_finite }
-
-/// Puts a value unless the disk is full, which it is once.
-fn full_once(disk: &Puts, number: u64, key: &str, value: &[u8]) -> io::Result<()> {
-    if number == disk.at {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
-    // The delay makes boxes wait for the threads that write.
-    thread::sleep(Duration::from_micros(300));
-    disk.folder.put(key, value)
-}
 
 /// A tile that finds the disk full ends the pass, however many threads write; written tiles stay, and a later call adds the rest.
 #[test]
@@ -45,8 +29,7 @@ fn a_full_disk() {
     let elements = values::<f32>(12, shape.iter().product());
     let (array, folder) = (stored(&elements, &shape, &[64, 64]), tempfile::tempdir().unwrap());
     let write = |at: u64| {
-        let folder = Folder::new(folder.path());
-        let disk = Arc::new(Puts { folder, count: AtomicU64::new(0), at, put: full_once });
+        let disk = Puts::full_once(folder.path(), at);
         let written =
             write_gaussian(&array, 1.0, &GaussianOptions::default(), &device, &Run::default(), |job| {
                 let spec = ArraySpec::new(StoredType::F32, &shape, &tile).job(job.to_owned());

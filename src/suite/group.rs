@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-device_tests! { ; swept, filtered, distances, matrices, decompositions, packed, refused, faults }
+device_tests! { ; swept, filtered, distances, packed, refused, faults; matrices, decompositions }
 
 /// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
 fn group(device: &Device, count: usize) -> Device {
@@ -89,7 +89,7 @@ fn swept(device: &Device) {
     let map = |device: &Device, run: &Run| of(Pairs::default(), device, run);
     let whole = map(device, &Run::default()).unwrap().0;
     let expected = read::<f32>(&path);
-    for count in [1, 2, 3, 5] {
+    for count in [1, 2, 5] {
         let group = group(device, count);
         let anew = || std::fs::remove_dir_all(&path).unwrap();
         anew();
@@ -147,8 +147,9 @@ fn filtered(device: &Device) {
                 .unwrap();
         } else {
             // The energies of all images decide when the iterations end.
-            let options = TvOptions::default().axes([1, 2]).weight(100.0).narrow(true);
-            write_denoised_tv(&array, &options, device, &run, begin).unwrap();
+            let options = TvOptions::default().axes([1, 2]).weight(100.0).eps(0.01).narrow(true);
+            let denoised = write_denoised_tv(&array, &options, device, &run, begin).unwrap();
+            assert!(denoised.iterations.iter().all(|count| (2..200).contains(count)), "{denoised:?}");
         }
         read::<f32>(&path)
     };
@@ -162,7 +163,7 @@ fn distances(device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     let (x, y) = (values::<f32>(1, 70 * 9), values::<f32>(2, 50 * 9));
     let (options, run) = (Options::default(), Run::default());
-    for count in [2, 3, 5] {
+    for count in [2, 5] {
         let group = group(device, count);
         let [a, b] = [(&x, 70), (&y, 50)].map(|(x, rows)| Tensor::from_slice(&group, x, &[rows, 9]).unwrap());
         for (name, other, columns) in [("square", None, 70), ("two", Some(&b), 50)] {
@@ -202,7 +203,7 @@ fn distances(device: &Device) {
 }
 
 fn matrices(device: &Device) {
-    let (m, n) = (3000, 30);
+    let (m, n) = (2100, 30);
     let run = Run::default();
     // Columns of decreasing size have few large singular values.
     let entries: Vec<f32> =
@@ -213,7 +214,7 @@ fn matrices(device: &Device) {
     let applied = host::product(a.as_faer(), x.as_faer());
     let normal = host::product(a.as_faer().transpose(), applied.as_ref());
     let largest = (0..30).map(|i| normal[(i, 0)].abs().max(normal[(i, 1)].abs())).fold(0.0, f64::max);
-    for count in [1, 2, 3, 5] {
+    for count in [1, 2, 5] {
         let group = group(device, count);
         let streamed = StoredMatrix::new(vec![Arc::clone(&array)], &group).unwrap().by_member().unwrap();
         let matrix = streamed.to_tensors(&run).unwrap();
@@ -225,7 +226,7 @@ fn matrices(device: &Device) {
         let found = matrix.apply_normal(&x, &pass).unwrap();
         assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= m && status.total == m));
         assert!(streamed.apply_normal(&x, &pass).unwrap() == found, "{count}");
-        assert!(streamed.stats().chunks >= 2 * 6 * 5, "{:?}", streamed.stats());
+        assert!(streamed.stats().chunks >= 2 * 5 * 5, "{:?}", streamed.stats());
         for (i, j) in (0..30).flat_map(|i| [(i, 0), (i, 1)]) {
             assert!((found[(i, j)] - normal[(i, j)]).abs() <= 2e-6 * largest, "{count}");
         }
@@ -281,7 +282,8 @@ fn all_of(svd: &StoredSvd) -> [Vec<f64>; 3] {
 fn decompositions(device: &Device) {
     let (k, run, mut by_gram) = (3, Run::default(), [0; 2]);
     let folder = tempfile::tempdir().unwrap();
-    for shape @ [m, n] in [[3500, 30], [30, 3500]] {
+    // There are three blocks of 1,024 rows, so a group of two has an odd share, and in one of five two have none.
+    for shape @ [m, n] in [[2100, 30], [30, 2100]] {
         let short = |at: u64| if m < n { at / n } else { at % n };
         let size = |at: u64| (-(short(at).min(20) as f32)).exp2();
         let entries = values::<f32>(4, m * n).into_iter().zip(0..);
@@ -356,7 +358,7 @@ fn decompositions(device: &Device) {
 fn packed(device: &Device) {
     let run = Run::default();
     let x = Matrix::from_vec(values::<f32>(5, 65 * 3).into_iter().map(f64::from).collect(), 65, 3).unwrap();
-    for rows in [0, 1, 2, 300] {
+    for (rows, counts) in [(0, &[3][..]), (1, &[2]), (2, &[5]), (300, &[2, 5])] {
         let of = |device: &Device| PackedMatrix::random(device, rows, 65, 3, &run).unwrap();
         let product = |a: &PackedMatrix| {
             let (run, statuses) = told(|_| false);
@@ -384,7 +386,7 @@ fn packed(device: &Device) {
             (normal, applied)
         };
         let (one, expected) = (of(device), product(&of(device)));
-        for count in [2, 3, 5] {
+        for &count in counts {
             let shared = of(&group(device, count));
             assert_eq!((shared.shape(), shared.words()), (one.shape(), one.words()), "{count}");
             assert!(product(&shared) == expected, "{rows} rows on {count}");

@@ -9,7 +9,7 @@ use crate::{
     random::gaussian,
 };
 
-device_tests! { sums_are_those_of_f64, cuts_change_no_bit; small_launches_change_no_bit, launches_do_not_grow_with_rows }
+device_tests! { sums_are_those_of_f64; cuts_change_no_bit, small_launches_change_no_bit, launches_do_not_grow_with_rows }
 
 /// The terms of a sum in f32, and the rows of a product that is not thin.
 type Rule = [u64; 2];

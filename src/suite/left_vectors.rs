@@ -17,8 +17,9 @@ use crate::{
 };
 
 device_tests!(
+    ;
     blocks_of_any_size_and_order,
-    edge_shapes;
+    edge_shapes,
     of_f64_there_is_a_pass;
     kept_is_as_good_as_a_pass,
     after_a_restart_there_is_a_pass,

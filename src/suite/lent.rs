@@ -12,8 +12,7 @@ use crate::{
     Arg, Device, Error, Tensor, Timeline, assert_err,
     kernel::{Binding, Grid, Kernel},
     linalg,
-    openings::assert_refused,
-    openings::skip,
+    openings::{assert_refused, skip},
 };
 
 /// A lent device with the application's handles.

@@ -10,14 +10,15 @@ use crate::{
 
 device_tests!(
     sizes,
-    dependent_columns,
     structured_dependence,
     columns_of_any_scale,
     bad_values_are_named,
     bad_shapes_are_named,
     two_runs_are_equal;
+    ;
     any_condition_number,
     constant_columns,
+    dependent_columns,
 );
 
 /// Checks that Q is orthonormal, R is upper triangular with a diagonal >= 0, and each column of x - Q R is small relative to x's; in f64 too, if the

@@ -8,8 +8,7 @@ use super::{device_tests, spectrum::*};
 use crate::{
     Budget, Device, Error, MemoryKind, Result, Run, Tensor, assert_err,
     linalg::{LinearMap, Matrix, Pass, RightSvd, Stop, SvdOptions, host, randomized_svd},
-    openings::assert_refused,
-    openings::{least, told},
+    openings::{assert_refused, least, told},
     random::gaussian,
     store::MemoryArray,
     stream::StoredMatrix,
@@ -22,11 +21,11 @@ device_tests!(
     bad_products_are_named,
     cancelled_between_blocks,
     progress_counts_up;
-    power_iterations_count_passes,
     past_the_rank,
     least_memory_of_a_stored_matrix,
-    wide_types,
-    seeds_agree_and_runs_are_equal;
+    wide_types;
+    power_iterations_count_passes,
+    seeds_agree_and_runs_are_equal,
     restarts_reach_the_same,
     values_vectors_and_residuals,
     flat_spectrum_takes_passes,

@@ -15,15 +15,14 @@ device_tests!(
     signs,
     bad_values_are_named;
     waits_and_downloads_of_any_height,
-    any_condition_number,
-    truncated_any_condition_number;
+    any_condition_number;
+    truncated_any_condition_number,
     truncated_small_values,
     any_scale,
     truncated_to_the_last_digit,
     constant_matrix,
     truncated_rank_deficient,
     rank_deficient,
-    two_runs_are_equal,
 );
 
 /// Returns ‖a - U diag(s) Vᵀ‖ in the Frobenius norm.
@@ -146,7 +145,7 @@ fn truncated_any_condition_number(dev: &Device) {
 /// The sizes are beyond those for which the exact decomposition is chosen. Values are far below the square root of f32's rounding error, so AᵀA
 /// alone would lose them.
 fn truncated_small_values(dev: &Device) {
-    for (m, n, condition) in [(1100, 400, 1e3), (400, 1100, 1e3), (1100, 400, 1e6), (400, 1100, 1e6)] {
+    for (m, n, condition) in [(400, 1100, 1e3), (1100, 400, 1e6)] {
         let spectrum = geometric(20, condition);
         let a = with_spectrum(m, n, &spectrum, 6);
         for stop in [Stop::Tolerance(1e-4), Stop::PowerIterations(0), Stop::PowerIterations(2)] {
@@ -325,13 +324,6 @@ fn truncated_to_the_last_digit(dev: &Device) {
         for (s, expected) in found.s.iter().zip(&spectrum) {
             assert!((s - expected).abs() <= 1e-13, "{s} is not {expected}");
         }
-    }
-}
-
-fn two_runs_are_equal(dev: &Device) {
-    assert!(everything::<f32>(dev) == everything(dev));
-    if dev.limits().f64 {
-        assert!(everything::<f64>(dev) == everything(dev));
     }
 }
 

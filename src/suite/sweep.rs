@@ -17,8 +17,7 @@ use crate::{
     ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
     array::{Zip, zip},
     assert_err,
-    openings::assert_refused,
-    openings::least,
+    openings::{assert_refused, least},
     store::{ArraySpec, ArrayWriter, Folder, NpyArray, NpyWriter, Storable},
     stream::{AsStored, Beyond, BoxOperation, Fold, Place, Sweep},
 };

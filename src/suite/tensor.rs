@@ -19,7 +19,7 @@ use crate::{
 
 device_tests! {
     values_come_back, zeros_are_zero, shapes, too_large, writes_keep_their_order, many_launches_keep_their_params,
-    uploads_keep_their_order, uploads_leave_guard_words, unchecked_uploads_overlap_work, copies, memory_is_counted, threads_share_a_device, reads_can_overlap,
+    uploads_keep_their_order, uploads_leave_guard_words, unchecked_uploads_overlap_work, copies, threads_share_a_device, reads_can_overlap,
     values_are_replaced, rows_are_views, operations_take_rows, tensors_change_devices, values_of_the_host, values_are_given, reads_are_awaited,
 }
 
@@ -194,7 +194,8 @@ fn copies(device: &Device) {
     device.synchronize().unwrap();
 }
 
-fn memory_is_counted(_: &Device) {
+#[test]
+fn memory_is_counted() {
     // The test opens its own device, since other tests use the shared ones.
     let device = Device::open_with("cpu", &DeviceOptions { threads: Some(1), ..Default::default() }).unwrap();
     let x = Tensor::<f32>::zeros(&device, &[1000]).unwrap();
