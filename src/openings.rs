@@ -31,7 +31,7 @@ use crate::store::Folder;
 use crate::{
     Budget, Cancel, Device, DeviceOptions, Error, Progress, Run, Status,
     store::{ChunkedArray, Storage, StoredBytes, Value, WritableStorage},
-    stream::{AsStored, Blocks, Plan, Selection},
+    stream::{AsStored, Blocks, Plan, Selection, StreamStats},
 };
 
 pub use hooked::Hooked;
@@ -273,6 +273,51 @@ pub fn elements<T: Pod>(array: Arc<dyn ChunkedArray>) -> Vec<T> {
     let plan = Plan::new(vec![array], rows, None, convert, &[]).unwrap();
     let mut blocks = Blocks::of_boxes(&plan, cpu(), 1 << 28, Vec::new(), &Cancel::default()).unwrap();
     bytemuck::pod_collect_to_vec(blocks.next_block().unwrap().unwrap().bytes())
+}
+
+/// Plans a pass over all rows of an array, as stored, in blocks of `rows` rows.
+pub fn plan_rows(array: Arc<dyn ChunkedArray>, rows: u64) -> Plan {
+    let (convert, all) = (Arc::new(AsStored(array.dtype())), Arc::new(Selection::all(array.shape()[0])));
+    Plan::of_rows(vec![array], all, None, convert, rows).unwrap()
+}
+
+/// Makes a pass in blocks of `rows` rows, with so many bytes for chunks. Returns all bytes, and the stats.
+///
+/// # Errors
+/// Those of the pass.
+pub fn read_blocks(plan: &Plan, rows: u64, bytes: u64) -> crate::Result<(Vec<u8>, StreamStats)> {
+    let mut blocks = Blocks::new(plan, cpu(), rows, bytes, &Cancel::default())?;
+    let mut all = Vec::new();
+    while let Some(mut block) = blocks.next_block()? {
+        all.extend_from_slice(block.bytes());
+    }
+    Ok((all, blocks.stats))
+}
+
+/// Returns `bytes` with others written at `at`.
+pub fn patched(bytes: &[u8], at: usize, others: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + others.len()].copy_from_slice(others);
+    bytes
+}
+
+/// A generator of deterministic pseudo-random numbers, from a number other than 0.
+#[cfg(all(test, feature = "zarr"))]
+pub(crate) struct Numbers(pub(crate) u64);
+
+#[cfg(all(test, feature = "zarr"))]
+impl Numbers {
+    pub(crate) fn next(&mut self) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n as u64).unwrap()
+    }
 }
 
 /// A storage in memory for tests, which counts the bytes that are read, and refuses puts after a number of them.

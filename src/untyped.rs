@@ -1,12 +1,13 @@
 //! Tensors with an element type known at run time.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use crate::{DType, Device, Element, Result, Tensor, driver::HostBytes, dtype::with_dtype, tensor::Window};
 
 /// A tensor of any type, for code that only launches kernels on it: such code is compiled once instead of once per type.
-pub(crate) trait Untyped {
+pub(crate) trait Untyped: fmt::Debug + Send + Sync {
     fn device(&self) -> &Device;
+    fn shape(&self) -> &[u64];
     fn dtype(&self) -> DType;
     fn len(&self) -> u64;
     fn window(&self, elements: Range<u64>) -> Window<'_>;
@@ -18,6 +19,10 @@ pub(crate) trait Untyped {
 impl<T: Element> Untyped for Tensor<T> {
     fn device(&self) -> &Device {
         self.device()
+    }
+
+    fn shape(&self) -> &[u64] {
+        self.shape()
     }
 
     fn dtype(&self) -> DType {

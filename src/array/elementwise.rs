@@ -1,5 +1,7 @@
 //! Elementwise functions of arrays whose shapes are broadcast.
 
+use std::marker::PhantomData;
+
 use super::broadcast::{Axes, together};
 use crate::{
     DType, Device, Element, Error, Real, Result, Tensor,
@@ -64,24 +66,35 @@ pub enum Compare {
 
 /// A tensor or a number. The number `2.0` (an f64) is an operand just as `&x` is, and becomes f32 or f64 to match the tensors.
 #[derive(Clone, Copy, Debug)]
-pub struct Operand<'a, T: Element>(Given<'a, T>);
+pub struct Operand<'a, T: Element>(Given<'a>, PhantomData<T>);
 
+/// An operand with its type erased.
 #[derive(Clone, Copy, Debug)]
-enum Given<'a, T: Element> {
-    Tensor(&'a Tensor<T>),
+enum Given<'a> {
+    Tensor(&'a dyn Untyped),
     Number(f64),
+}
+
+impl<'a> Given<'a> {
+    fn tensor(self) -> Option<&'a dyn Untyped> {
+        if let Self::Tensor(tensor) = self { Some(tensor) } else { None }
+    }
+
+    fn shape(self) -> &'a [u64] {
+        self.tensor().map_or(&[], Untyped::shape)
+    }
 }
 
 impl<'a, T: Element> From<&'a Tensor<T>> for Operand<'a, T> {
     fn from(tensor: &'a Tensor<T>) -> Self {
-        Self(Given::Tensor(tensor))
+        Self(Given::Tensor(tensor), PhantomData)
     }
 }
 
 // Implemented for a type that is computed in f32, so that the other operand determines the precision.
 impl From<f64> for Operand<'_, u8> {
     fn from(number: f64) -> Self {
-        Self(Given::Number(number))
+        Self(Given::Number(number), PhantomData)
     }
 }
 
@@ -119,7 +132,7 @@ pub fn map<T: Element>(function: Map, x: &Tensor<T>) -> Result<Tensor<T::Real>> 
         Map::Exponential => Function::Exponential,
         Map::Logarithm => Function::Logarithm,
     };
-    evaluate("map", function, [Some(input(x.into())), None, None])
+    evaluate("map", function, [Some(Given::Tensor(x)), None, None])
 }
 
 /// Applies a function to each pair of elements. Enqueues; does not wait.
@@ -162,7 +175,7 @@ pub fn zip<'a, A: Element, B: Element>(
         Zip::Maximum => Function::Maximum,
     };
     let (a, b) = (a.into(), b.into());
-    evaluate("zip", function, [Some(input(a)), Some(input(b)), None])
+    evaluate("zip", function, [Some(a.0), Some(b.0), None])
 }
 
 /// Returns 1 where a comparison of two elements holds, otherwise 0. Enqueues; does not wait.
@@ -193,7 +206,7 @@ pub fn compare<'a, A: Element, B: Element>(
         Compare::NotEqual => Function::NotEqual,
     };
     let (a, b) = (a.into(), b.into());
-    evaluate("compare", function, [Some(input(a)), Some(input(b)), None])
+    evaluate("compare", function, [Some(a.0), Some(b.0), None])
 }
 
 /// Clamps `x` as numpy's `clip`: the minimum of `high` and the maximum of `x` and `low`. Returns `high` if `low` is above it, and NaN if any is
@@ -218,7 +231,7 @@ pub fn clamp<'a, A: Element, B: Element, C: Element>(
     high: impl Into<Operand<'a, C>>,
 ) -> Result<Tensor<RealOf<RealOf<A, B>, C>>> {
     let (x, low, high) = (x.into(), low.into(), high.into());
-    evaluate("clamp", Function::Clamp, [Some(input(x)), Some(input(low)), Some(input(high))])
+    evaluate("clamp", Function::Clamp, [x.0, low.0, high.0].map(Some))
 }
 
 /// Returns `a` where `mask` is not 0, otherwise `b`. Enqueues; does not wait.
@@ -243,7 +256,7 @@ pub fn select<'a, A: Element, B: Element>(
     b: impl Into<Operand<'a, B>>,
 ) -> Result<Tensor<RealOf<A, B>>> {
     let (a, b) = (a.into(), b.into());
-    evaluate("select", Function::Select, [Some(input(mask.into())), Some(input(a)), Some(input(b))])
+    evaluate("select", Function::Select, [Given::Tensor(mask), a.0, b.0].map(Some))
 }
 
 /// Converts the elements to a type that holds all values of their type. Enqueues; does not wait.
@@ -310,40 +323,18 @@ pub(crate) fn converted<U: Element, T: Element>(op: &'static str, x: &Tensor<T>)
     }
     let wide = x.device().limits().f64 && (from.is_wide() || to.is_wide());
     let function = if to.is_integer() && !from.is_integer() { Function::Truncate } else { Function::Copy };
-    run(op, function, wide, [Some(input(x.into())), None, None])
-}
-
-/// An operand with its type erased.
-#[derive(Clone, Copy)]
-struct Input<'a> {
-    shape: &'a [u64],
-    given: Either<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Either<'a> {
-    Tensor(&'a dyn Untyped),
-    Number(f64),
-}
-
-fn input<T: Element>(operand: Operand<'_, T>) -> Input<'_> {
-    match operand.0 {
-        Given::Tensor(tensor) => Input { shape: tensor.shape(), given: Either::Tensor(tensor) },
-        Given::Number(number) => Input { shape: &[], given: Either::Number(number) },
-    }
+    run(op, function, wide, [Some(Given::Tensor(x)), None, None])
 }
 
 /// Calls [`run`], in f64 if one of the operands requires it.
 fn evaluate<O: Element>(
     op: &'static str,
     function: Function,
-    operands: [Option<Input<'_>>; 3],
+    operands: [Option<Given<'_>>; 3],
 ) -> Result<Tensor<O>> {
-    let wide = operands.iter().flatten().find_map(|operand| match operand.given {
-        Either::Tensor(tensor) if tensor.dtype().is_wide() => Some(tensor.device()),
-        _ => None,
-    });
-    wide.map_or(Ok(()), |device| device.computes_f64(op))?;
+    let mut tensors = operands.iter().flatten().filter_map(|operand| operand.tensor());
+    let wide = tensors.find(|tensor| tensor.dtype().is_wide());
+    wide.map_or(Ok(()), |tensor| tensor.device().computes_f64(op))?;
     run(op, function, wide.is_some(), operands)
 }
 
@@ -352,20 +343,16 @@ fn run<O: Element>(
     op: &'static str,
     function: Function,
     wide: bool,
-    operands: [Option<Input<'_>>; 3],
+    operands: [Option<Given<'_>>; 3],
 ) -> Result<Tensor<O>> {
-    let tensors = operands.iter().flatten().filter_map(|operand| match operand.given {
-        Either::Tensor(tensor) => Some(tensor),
-        Either::Number(_) => None,
-    });
-    let tensors: Vec<_> = tensors.collect();
+    let tensors: Vec<_> = operands.iter().flatten().filter_map(|operand| operand.tensor()).collect();
     let Some(device) = tensors.first().map(|tensor| tensor.device()) else {
         return Err(Error::argument(op, "operands", "one of them has to be a tensor"));
     };
     for tensor in &tensors {
         device.has(op, "operands", tensor.device())?;
     }
-    let shapes: Vec<_> = operands.iter().flatten().map(|operand| operand.shape).collect();
+    let shapes: Vec<_> = operands.iter().flatten().map(|operand| operand.shape()).collect();
     let mut out = Tensor::empty(device, &together(op, &shapes)?)?;
     if out.is_empty() {
         return Ok(out);
@@ -373,16 +360,15 @@ fn run<O: Element>(
     // A number before a tensor becomes a tensor of one element.
     let of_f32 = |number: f64| Tensor::from_slice(device, &[nearest_f32(number)], &[]);
     let of_f64 = |number: f64| Tensor::from_slice(device, &[number], &[]);
-    let last =
-        operands.iter().rposition(|operand| matches!(operand, Some(Input { given: Either::Tensor(_), .. })));
+    let last = operands.iter().rposition(|operand| matches!(operand, Some(Given::Tensor(_))));
     let mut stored: [Option<Box<dyn Untyped>>; 3] = [const { None }; 3];
     for (operand, stored) in operands.iter().zip(&mut stored).take(last.unwrap_or(0)) {
-        if let Some(Input { given: Either::Number(number), .. }) = *operand {
+        if let Some(Given::Number(number)) = *operand {
             *stored = Some(if wide { Box::new(of_f64(number)?) } else { Box::new(of_f32(number)?) });
         }
     }
     let operands = std::array::from_fn(|i| match &stored[i] {
-        Some(number) => Some(Input { shape: &[], given: Either::Tensor(&**number) }),
+        Some(number) => Some(Given::Tensor(&**number)),
         None => operands[i],
     });
     Launches { op, function, wide, device, operands }.into(&mut out)?;
@@ -394,29 +380,26 @@ struct Launches<'a> {
     function: Function,
     wide: bool,
     device: &'a Device,
-    operands: [Option<Input<'a>>; 3],
+    operands: [Option<Given<'a>>; 3],
 }
 
 impl Launches<'_> {
     /// Returns the two words of an operand that is a number, 0s for a tensor.
     fn number(&self, operand: usize) -> [u32; 2] {
         match self.operands[operand] {
-            Some(Input { given: Either::Number(number), .. }) if self.wide => bytemuck::cast(number),
-            Some(Input { given: Either::Number(number), .. }) => [nearest_f32(number).to_bits(), 0],
+            Some(Given::Number(number)) if self.wide => bytemuck::cast(number),
+            Some(Given::Number(number)) => [nearest_f32(number).to_bits(), 0],
             _ => [0; 2],
         }
     }
 
     fn tensor(&self, operand: usize) -> Option<&dyn Untyped> {
-        match self.operands[operand]?.given {
-            Either::Tensor(tensor) => Some(tensor),
-            Either::Number(_) => None,
-        }
+        self.operands[operand]?.tensor()
     }
 
     /// Fills the output, in as many launches as the device's limits require.
     fn into<O: Element>(self, out: &mut Tensor<O>) -> Result<()> {
-        let shapes = self.operands.map(|operand| operand.map_or(&[][..], |operand| operand.shape));
+        let shapes = self.operands.map(|operand| operand.map_or(&[][..], Given::shape));
         let Axes { extents, steps } = Axes::new(self.op, out.shape(), shapes)?;
         let flat = extents[..2] == [1, 1];
         let row = if flat { 1 } else { extents[1] * extents[2] };
@@ -472,13 +455,8 @@ impl Launches<'_> {
             let args = [a.arg, b.unwrap_or(a).arg, c.unwrap_or(a).arg, target.arg];
             let words = n.div_ceil((4 / O::DTYPE.size()).max(1));
             let grid = Grid::linear(words.div_ceil(WG.into()), limits.groups_per_axis, n)?;
-            self.device.launch(
-                &ELEMENTWISE,
-                &spec(self.is_narrow::<O>(), self.wide),
-                grid,
-                &args,
-                &params,
-            )?;
+            let spec = spec(self.is_narrow::<O>(), self.wide);
+            self.device.launch(&ELEMENTWISE, &spec, grid, &args, &params)?;
         }
         Ok(())
     }
@@ -510,13 +488,8 @@ impl Launches<'_> {
             step = step.min(match (flat, steps[i]) {
                 (true, [_, _, 0]) => u64::MAX,
                 (true, _) => fits,
-                (false, [0, ..]) => {
-                    if spans[i] <= fits {
-                        u64::MAX
-                    } else {
-                        0
-                    }
-                }
+                (false, [0, ..]) if spans[i] <= fits => u64::MAX,
+                (false, [0, ..]) => 0,
                 // Takes as many rows as fit, wherever they begin.
                 (false, [along, ..]) => (fits / along).saturating_sub(1).saturating_mul(row) + 1,
             });

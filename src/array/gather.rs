@@ -81,11 +81,8 @@ pub fn gather<T: Element>(x: &Tensor<T>, indices: &[u64]) -> Result<Tensor<T>> {
 pub fn gather_by<T: Element>(x: &Tensor<T>, indices: &Tensor<u32>) -> Result<Tensor<T>> {
     let (op, device) = ("gather_by", x.device());
     let [k] = *indices.shape() else {
-        return Err(Error::shape(
-            op,
-            "indices of one axis",
-            format_args!("indices of shape {:?}", indices.shape()),
-        ));
+        let got = format_args!("indices of shape {:?}", indices.shape());
+        return Err(Error::shape(op, "indices of one axis", got));
     };
     let (m, shape) = shape_of(op, x, k)?;
     device.has(op, "indices", indices.device())?;

@@ -104,9 +104,6 @@ fn row_stride(op: &'static str, width: Width, len: u64, wanted: Option<u64>) -> 
 
 fn too_short(op: &'static str, name: &'static str, bytes: u64, width: Width, len: u64) -> Error {
     let (least, bits) = (width.row_bytes(len), width.bits());
-    Error::argument(
-        op,
-        name,
-        format_args!("a row has {bytes} bytes, and {len} values of {bits} bits take {least}"),
-    )
+    let why = format_args!("a row has {bytes} bytes, and {len} values of {bits} bits take {least}");
+    Error::argument(op, name, why)
 }

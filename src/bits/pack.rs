@@ -71,10 +71,8 @@ impl Code {
             Some(_) if entries < codes => Some(entries),
             Some(code) => match given.iter().position(|&entry| entry == code) {
                 None => {
-                    return refuse(
-                        "missing",
-                        format_args!("{code}, which a table of all {codes} values lacks"),
-                    );
+                    let why = format_args!("{code}, which a table of all {codes} values lacks");
+                    return refuse("missing", why);
                 }
                 place => place,
             },
@@ -190,13 +188,8 @@ pub fn pack_into<T: Packable>(
         };
         let written = u64::from(n) * u64::from(stride);
         let grid = grid(limits, u64::from(to.start) + written, written * per)?;
-        device.launch(
-            &PACK,
-            &spec(width.bits(), code.recodes()),
-            grid,
-            &[from.arg, to.arg, told.arg],
-            &params,
-        )?;
+        let spec = spec(width.bits(), code.recodes());
+        device.launch(&PACK, &spec, grid, &[from.arg, to.arg, told.arg], &params)?;
         refused.firsts.push(first);
     }
     refused.slots = Some(slots.download()?);

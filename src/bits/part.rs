@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Limits, Result, kernel::Grid, kernels::WG};
+use crate::{Limits, Result, extent::blocks, kernel::Grid, kernels::WG};
 
 /// The part of the rows for one launch: whole rows, or some bytes of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,17 +37,12 @@ impl Strip {
         let rows = room / self.widest.max(1);
         if rows > 0 {
             let whole = |rows| StripPart { rows, bytes: 0..self.bytes };
-            return ranges(self.rows, rows).map(whole).collect();
+            return blocks(self.rows, rows).map(whole).collect();
         }
         let step = (room / self.factor / STEP).max(1) * STEP;
-        let of_row = |row| ranges(self.bytes, step).map(move |bytes| StripPart { rows: row..row + 1, bytes });
+        let of_row = |row| blocks(self.bytes, step).map(move |bytes| StripPart { rows: row..row + 1, bytes });
         (0..self.rows).flat_map(of_row).collect()
     }
-}
-
-/// Divides `0..len` into ranges of `step`.
-fn ranges(len: u64, step: u64) -> impl Iterator<Item = Range<u64>> {
-    (0..len.div_ceil(step)).map(move |i| i * step..len.min(i.saturating_add(1).saturating_mul(step)))
 }
 
 /// Returns a grid with a group for each `WG` words up to byte `end` of the written window.
@@ -58,28 +53,10 @@ pub(super) fn grid(limits: &Limits, end: u64, work: u64) -> Result<Grid> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Device;
 
     fn limits(binding: u64, groups_per_axis: u32) -> Limits {
-        Limits {
-            binding,
-            buffer: u64::MAX,
-            groups_per_axis,
-            workgroup_memory: 16 << 10,
-            workgroup_size: 256,
-            alignment: 256,
-            step: 1 << 20,
-            fill: 16,
-            processors: 0,
-            processor_memory: 0,
-            work: Limits::SMALL_WORK,
-            f64_cost: 1,
-            terms: u32::MAX,
-            same_sums: true,
-            tf32: false,
-            iterations: u32::MAX,
-            f64: false,
-            stores_bytes: false,
-        }
+        Limits { binding, groups_per_axis, alignment: 256, ..Device::cpu().limits().clone() }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     boxes::Filter,
-    gaussian::{checked_axes, gaussian, gaussian_of, image_scale},
+    gaussian::{checked_axes, gaussian, gaussian_from},
     options::{GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions},
     taps::Taps,
 };
@@ -43,11 +43,8 @@ pub fn separable<T: Element, U: Element>(
     let modes = options.mode.expand(op, "mode", axes.len())?;
     let taps = weights.into_iter().zip(modes).map(|(weights, mode)| {
         if weights.len().is_multiple_of(2) {
-            return Err(Error::argument(
-                op,
-                "weights",
-                format_args!("{} weights; their number is odd", weights.len()),
-            ));
+            let why = format_args!("{} weights; their number is odd", weights.len());
+            return Err(Error::argument(op, "weights", why));
         }
         if let Some(weight) = weights.iter().find(|weight| !weight.is_finite()) {
             return Err(Error::argument(op, "weights", format_args!("{weight}; they are finite numbers")));
@@ -153,16 +150,7 @@ pub fn difference_of_gaussians<T: Element, U: Element>(
     if let Some((low, high)) = low.iter().zip(&high).find(|(low, high)| high < low) {
         return Err(Error::argument(op, "high", format_args!("{high}, and the lower sigma is {low}")));
     }
-    let filter = |sigma: Vec<f64>| {
-        gaussian_of(
-            op,
-            x.shape(),
-            U::DTYPE,
-            image_scale(T::DTYPE),
-            (&sigma.into(), options),
-            x.device().cancel(),
-        )
-    };
+    let filter = |sigma: Vec<f64>| gaussian_from::<T, U>(op, x, &sigma.into(), options);
     let [mut narrow, mut wide] = [filter(low)?, filter(high)?];
     wide.negate();
     for filter in [&mut narrow, &mut wide] {
@@ -192,15 +180,7 @@ fn derivatives<T: Element, U: Element>(
     let term = |(axis, mode): (usize, Mode)| {
         let orders = (0..axes).map(|other| if other == axis { order } else { 0 }).collect();
         let options = GaussianOptions { order: PerAxis::Each(orders), mode: mode.into(), ..options.clone() };
-        let filter = gaussian_of(
-            op,
-            x.shape(),
-            U::DTYPE,
-            image_scale(T::DTYPE),
-            (sigma, &options),
-            x.device().cancel(),
-        )?;
-        Ok(Filter { combine, ..filter })
+        Ok(Filter { combine, ..gaussian_from::<T, U>(op, x, sigma, &options)? })
     };
     let terms: Vec<Filter> = modes.into_iter().enumerate().map(term).collect::<Result<_>>()?;
     sum(x, &terms)
@@ -213,11 +193,8 @@ fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()
         return Err(Error::argument(op, "order", "above 0, which the filter itself gives"));
     }
     if options.rounding == Rounding::Scipy {
-        return Err(Error::argument(
-            op,
-            "rounding",
-            "after each axis: sums of several filters are rounded once",
-        ));
+        let why = "after each axis: sums of several filters are rounded once";
+        return Err(Error::argument(op, "rounding", why));
     }
     Ok(())
 }

@@ -65,11 +65,19 @@ pub fn gaussian_into<T: Element, U: Element>(
     options: &GaussianOptions,
     out: &mut Tensor<U>,
 ) -> Result<()> {
-    let (op, cancel) = ("gaussian", x.device().cancel());
-    let filter =
-        gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), (&sigma.into(), options), cancel)?;
+    let filter = gaussian_from::<T, U>("gaussian", x, &sigma.into(), options)?;
     filter.check_output(x, out)?;
     filter.run(x, out)
+}
+
+/// Makes the filter for a Gaussian, or a derivative, of a tensor.
+pub(super) fn gaussian_from<T: Element, U: Element>(
+    op: &'static str,
+    x: &Tensor<T>,
+    sigma: &PerAxis<f64>,
+    options: &GaussianOptions,
+) -> Result<Filter> {
+    gaussian_of(op, x.shape(), U::DTYPE, image_scale(T::DTYPE), (sigma, options), x.device().cancel())
 }
 
 /// Makes the filter for a Gaussian, or a derivative, of an array of this shape, with an output of type `dtype`. `scale` is the factor
@@ -148,20 +156,14 @@ fn gaussian_taps(
     let radii = options.radius.as_ref().map(|radius| radius.expand(op, "radius", axes.len())).transpose()?;
     let truncate = options.truncate;
     if !(truncate.is_finite() && truncate >= 0.0) {
-        return Err(Error::argument(
-            op,
-            "truncate",
-            format_args!("{truncate}; it is a finite number from 0 on"),
-        ));
+        let why = format_args!("{truncate}; it is a finite number from 0 on");
+        return Err(Error::argument(op, "truncate", why));
     }
     let taps = |i: usize| {
         let (sigma, order, mode) = (sigmas[i], orders[i], modes[i]);
         if !(sigma.is_finite() && sigma >= 0.0) {
-            return Err(Error::argument(
-                op,
-                "sigma",
-                format_args!("{sigma}; it is a finite number from 0 on"),
-            ));
+            let why = format_args!("{sigma}; it is a finite number from 0 on");
+            return Err(Error::argument(op, "sigma", why));
         }
         if order > MOST_ORDER {
             return Err(Error::argument(op, "order", format_args!("{order}; it is at most {MOST_ORDER}")));

@@ -288,10 +288,7 @@ fn pieces(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
 mod tests {
     use super::{LONG, MOST_PARTS, SPAN};
     use crate::kernels::cpu::dots::DOT;
-    use crate::linalg::{
-        matmul::{Op, Product},
-        rows::Rows,
-    };
+    use crate::linalg::matmul::{Op, Product};
     use crate::{Device, Tensor, extent::to_usize, linalg};
 
     #[test]
@@ -319,11 +316,7 @@ mod tests {
             let [a, b] =
                 [m, n].map(|len| Tensor::from_slice(&device, &vec![1u8; len], &[len as u64, 1]).unwrap());
             let mut c = Tensor::<f32>::zeros(&device, &[m as u64, n as u64]).unwrap();
-            let [a, b] = [&a, &b].map(|x| Rows::from_tensor("test", x).unwrap());
-            let (name, op) = ("test", Op::Nt);
-            Product { name, op, a, b, lower, accumulate: false, depth: u64::MAX, tf32: false }
-                .run(&mut c)
-                .unwrap();
+            Product { lower, ..Product::of("test", Op::Nt, &a, &b).unwrap() }.run(&mut c).unwrap();
             let c = c.read().unwrap();
             let end = |i: usize| if lower { n.min(i + 1) } else { n };
             assert_eq!(c.chunks(n).enumerate().position(|(i, row)| row[..end(i)].contains(&0.0)), None);

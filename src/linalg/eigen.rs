@@ -11,7 +11,8 @@ use faer::{
 
 use super::{
     host,
-    krylov::{Krylov, Ritz, inner, lengths, random},
+    krylov::{Krylov, Ritz, lengths, random},
+    matmul::matmul_nt,
     threads::Threads,
 };
 use crate::{Device, Result, Tensor, TensorView, timeline::Stage};
@@ -104,7 +105,7 @@ impl Iteration<'_> {
         loop {
             self.threads.check()?;
             // The matrix is symmetric, so its rows are its columns.
-            let image = inner(&block, self.view)?;
+            let image = matmul_nt(&block, self.view)?;
             length = lengths(&image)?.into_iter().fold(length, f64::max);
             if length > LONGEST {
                 return Ok(None);

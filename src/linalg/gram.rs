@@ -89,11 +89,8 @@ impl BlockSum {
     pub fn add(&mut self, block: &Tensor<f32>) -> Result<()> {
         let op = "BlockSum::add";
         if block.shape() != self.shape {
-            return Err(Error::shape(
-                op,
-                format_args!("{:?}", self.shape),
-                format_args!("{:?}", block.shape()),
-            ));
+            let [expected, got] = [&self.shape[..], block.shape()].map(|shape| format!("{shape:?}"));
+            return Err(Error::shape(op, expected, got));
         }
         block.device().has(op, "block", self.sums.device())?;
         self.enqueue(block, 1)?;
@@ -284,16 +281,8 @@ impl<R: Real> InnerSum<R> {
         let accumulate = sum.is_none();
         for rows in blocks(a.count, rule.rows.saturating_mul(rule.products)) {
             let (a, b) = (a.part(rows.clone()), b.part(rows.clone()));
-            let product = Product {
-                name: op,
-                op: Op::Tn,
-                a,
-                b,
-                lower: *lower,
-                accumulate,
-                depth: rule.depth,
-                tf32: false,
-            };
+            let product = Product::new(op, Op::Tn, a, b);
+            let product = Product { lower: *lower, accumulate, depth: rule.depth, ..product };
             if rule.is_thin {
                 product.run_parts(block)?;
             } else {

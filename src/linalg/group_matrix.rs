@@ -129,12 +129,7 @@ impl<M: LinearMap + Sync> LinearMap for GroupMatrix<M> {
         }
     }
 
-    fn apply(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-    ) -> Result<()> {
+    fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
         let (mut first, run) = (0, pass.run());
         // The other members' rows may stay in memory meanwhile.
         let run = &run.clone().memory(run.memory.shared_by(self.parts.len() as u64));

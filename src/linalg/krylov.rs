@@ -5,9 +5,8 @@ use rayon::prelude::*;
 
 use super::{
     host,
-    matmul::{Op, Product, multiply},
+    matmul::{Op, Product, matmul, matmul_nt},
     matrix::Matrix,
-    rows::Rows,
 };
 use crate::{
     Device, Result, Tensor, TensorView, array::concat, extent::to_usize, random::gaussian, timeline::Stage,
@@ -69,7 +68,7 @@ impl Vectors {
 
     /// Returns the products of all vectors with the vectors of `block`: (all, block). Waits.
     fn inner(&self, block: &Tensor<f64>) -> Result<Mat<f64>> {
-        let products = self.0.iter().map(|part| inner(part, block)?.download());
+        let products = self.0.iter().map(|part| matmul_nt(part, block)?.download());
         let products: Vec<_> = products.collect::<Result<_>>()?;
         let values: Vec<f64> =
             products.into_iter().map(|part| part.wait()).collect::<Result<Vec<_>>>()?.concat();
@@ -84,33 +83,16 @@ impl Vectors {
             let count = to_usize(part.shape()[0]);
             let weights = Mat::from_fn(y.ncols(), count, |i, j| factor * y[(first + j, i)]);
             let weights = Matrix::from_faer(weights.as_ref()).to_real::<f64>(part.device())?;
-            let (a, b) = (Rows::from_tensor("basis", &weights)?, Rows::from_tensor("basis", part)?);
-            let depth = u64::MAX;
-            Product { name: "basis", op: Op::Nn, a, b, lower: false, accumulate: true, depth, tf32: false }
-                .run(out)?;
+            Product { accumulate: true, ..Product::of("basis", Op::Nn, &weights, part)? }.run(out)?;
             first += count;
         }
         Ok(())
     }
 }
 
-/// Returns the inner products of all pairs of vectors. Enqueues.
-pub(crate) fn inner(a: &Tensor<f64>, b: &Tensor<f64>) -> Result<Tensor<f64>> {
-    let mut out = Tensor::empty(a.device(), &[a.shape()[0], b.shape()[0]])?;
-    multiply(
-        "basis",
-        Op::Nt,
-        Rows::from_tensor("basis", a)?,
-        Rows::from_tensor("basis", b)?,
-        u64::MAX,
-        &mut out,
-    )?;
-    Ok(out)
-}
-
 /// Returns the lengths of vectors. Waits.
 pub(crate) fn lengths(vectors: &Tensor<f64>) -> Result<Vec<f64>> {
-    let products = inner(vectors, vectors)?.read()?;
+    let products = matmul_nt(vectors, vectors)?.read()?;
     let step = to_usize(vectors.shape()[0]).saturating_add(1);
     Ok(products.into_iter().step_by(step).map(f64::sqrt).collect())
 }
@@ -148,7 +130,7 @@ impl Krylov {
         // lie in the old basis.
         let again = match old - self.open {
             0 => Mat::zeros(0, new),
-            count => Matrix::from_tensor(&inner(&*self.w.last(count)?, &block)?)?.as_faer().to_owned(),
+            count => Matrix::from_tensor(&matmul_nt(&*self.w.last(count)?, &block)?)?.as_faer().to_owned(),
         };
         self.q.push(block)?;
         let inside = self.q.inner(&image)?;
@@ -240,7 +222,7 @@ impl Krylov {
     /// This is one round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization requirements", SIAM
     /// J. Sci. Comput. 23, 2002). Its result is orthonormal to eps times the squared condition number of b.
     fn orthonormalize(&self, b: &Tensor<f64>, noise: f64) -> Result<Tensor<f64>> {
-        let gram = Matrix::from_tensor(&inner(b, b)?)?;
+        let gram = Matrix::from_tensor(&matmul_nt(b, b)?)?;
         let span = self.device.span(Stage::Host, self.op);
         let (values, mut vectors) = host::eigen(self.op, gram.as_faer(), gram.cols(), None)?;
         drop(span);
@@ -250,17 +232,7 @@ impl Krylov {
         for (value, column) in values.iter().zip(vectors.as_mut().subcols_mut(0, count).col_iter_mut()) {
             column.iter_mut().for_each(|x| *x /= value.sqrt());
         }
-        let mut out = Tensor::empty(&self.device, &[count as u64, self.n])?;
-        let weights =
-            Matrix::from_faer(vectors.subcols(0, count).transpose()).to_real::<f64>(&self.device)?;
-        multiply(
-            "basis",
-            Op::Nn,
-            Rows::from_tensor("basis", &weights)?,
-            Rows::from_tensor("basis", b)?,
-            u64::MAX,
-            &mut out,
-        )?;
-        Ok(out)
+        let weights = Matrix::from_faer(vectors.subcols(0, count).transpose());
+        matmul(&weights.to_real::<f64>(&self.device)?, b)
     }
 }

@@ -66,7 +66,7 @@ pub type RowSink<'a> = dyn FnMut(u64, &Matrix) -> Result<()> + 'a;
 /// are added in order with more digits than f32 has, so results do not depend on chunks, threads or memory budgets.
 ///
 /// ```
-/// use teatime::{Result, Run, linalg::{LinearMap, Matrix, Pass, SvdOptions, randomized_svd}};
+/// use teatime::{Result, Run, linalg::{LinearMap, Matrix, Pass, RowSink, SvdOptions, randomized_svd}};
 ///
 /// /// A diagonal matrix.
 /// struct Diagonal(Vec<f64>);
@@ -83,12 +83,7 @@ pub type RowSink<'a> = dyn FnMut(u64, &Matrix) -> Result<()> + 'a;
 ///         Ok(product)
 ///     }
 ///
-///     fn apply(
-///         &self,
-///         x: &Matrix,
-///         pass: &Pass<'_>,
-///         sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-///     ) -> Result<()> {
+///     fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
 ///         let mut product = x.clone();
 ///         for (i, d) in self.0.iter().enumerate() {
 ///             (0..x.cols()).for_each(|j| product[(i, j)] *= d);

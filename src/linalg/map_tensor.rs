@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{
     gram::InnerSum,
     map::{LinearMap, Pass, RowSink},
-    matmul::{Op, multiply},
+    matmul::{Op, Product},
     matrix::Matrix,
     rows::Rows,
     transpose::transpose,
@@ -95,12 +95,7 @@ impl<T: Element> LinearMap for Tensor<T> {
         Ok(Some(sum.into_f64(home)?))
     }
 
-    fn apply(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-    ) -> Result<()> {
+    fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
         let op = "Tensor::apply";
         let [m, n] = self.matrix(op)?;
         let x = upload::<T::Real>(op, self.device(), x, n)?;
@@ -219,7 +214,8 @@ fn add_block<A: Element, R: Real>(
     y: &mut Tensor<R>,
     sum: &mut InnerSum<R>,
 ) -> Result<()> {
-    multiply(op, Op::Nt, block, Rows::from_tensor(op, x)?, depth::<R>(), y)?;
+    let product = Product::new(op, Op::Nt, block, Rows::from_tensor(op, x)?);
+    Product { depth: depth::<R>(), ..product }.run(y)?;
     sum.add(Rows::new(y, 0..block.count), block)
 }
 
@@ -230,11 +226,11 @@ pub(crate) fn product<T: Element>(
     x: &Tensor<T::Real>,
 ) -> Result<Tensor<T::Real>> {
     let mut y = Tensor::empty(a.device(), &[a.matrix(op)?[0], x.shape()[1]])?;
-    let (x, depth) = (Rows::from_tensor(op, x)?, depth::<T::Real>());
+    let depth = depth::<T::Real>();
     if T::DTYPE.is_wide() {
-        multiply(op, Op::Nn, Rows::from_tensor(op, &*a.in_f64()?)?, x, depth, &mut y)?;
+        Product { depth, ..Product::of(op, Op::Nn, &*a.in_f64()?, x)? }.run(&mut y)?;
     } else {
-        multiply(op, Op::Nn, Rows::from_tensor(op, a)?, x, depth, &mut y)?;
+        Product { depth, ..Product::of(op, Op::Nn, a, x)? }.run(&mut y)?;
     }
     Ok(y)
 }

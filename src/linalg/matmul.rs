@@ -94,52 +94,10 @@ pub fn matmul_nt<A: Element, B: Element>(a: &Tensor<A>, b: &Tensor<B>) -> Result
 /// As [`matmul`].
 pub fn gram_lower<R: Real>(x: &Tensor<R>) -> Result<Tensor<R>> {
     x.device().computes::<R>("gram")?;
-    let (x, n) = (Rows::from_tensor("gram", x)?, x.matrix("gram")?[1]);
-    let mut out = Tensor::empty(x.tensor.device(), &[n, n])?;
-    Product {
-        name: "gram",
-        op: Op::Tn,
-        a: x,
-        b: x,
-        lower: true,
-        accumulate: false,
-        depth: u64::MAX,
-        tf32: false,
-    }
-    .run(&mut out)?;
+    let n = x.matrix("gram")?[1];
+    let mut out = Tensor::empty(x.device(), &[n, n])?;
+    Product { lower: true, ..Product::of("gram", Op::Tn, x, x)? }.run(&mut out)?;
     Ok(out)
-}
-
-/// Writes `op(a) op(b)` to `c`, a tensor of the right shape. The product is formed in sums of at most `depth` terms, which are added up. The
-/// operands are rows of tensors.
-///
-/// In f32, adding one small number repeatedly loses up to depth / 3 units of rounding, always in the same direction. This happens in products
-/// of constant columns.
-pub(crate) fn multiply<A: Element, B: Element, R: Real>(
-    name: &'static str,
-    op: Op,
-    a: Rows<'_, A>,
-    b: Rows<'_, B>,
-    depth: u64,
-    c: &mut Tensor<R>,
-) -> Result<()> {
-    Product { name, op, a, b, lower: false, accumulate: false, depth, tf32: false }.run(c)
-}
-
-/// [`multiply`] by this crate's own kernel, in tiles of a given size.
-#[cfg(test)]
-pub(crate) fn multiply_in_tiles(
-    tile: u32,
-    op: Op,
-    lower: bool,
-    a: &Tensor<f32>,
-    b: &Tensor<f32>,
-    extents: [u64; 3],
-    c: &mut Tensor<f32>,
-) -> Result<()> {
-    let (a, b) = (Rows::from_tensor("matmul", a)?, Rows::from_tensor("matmul", b)?);
-    Product { name: "matmul", op, a, b, lower, accumulate: false, depth: u64::MAX, tf32: false }
-        .run_in_tiles(tile, extents, c)
 }
 
 fn product<A: Element, B: Element>(
@@ -154,10 +112,9 @@ fn product<A: Element, B: Element>(
     let mut out = Tensor::empty(a.device(), &[m, n])?;
     if A::DTYPE.is_wide() || B::DTYPE.is_wide() {
         a.device().computes_f64(name)?;
-        let (a, b) = (a.in_f64()?, b.in_f64()?);
-        multiply(name, op, Rows::from_tensor(name, &a)?, Rows::from_tensor(name, &b)?, u64::MAX, &mut out)?;
+        Product::of(name, op, &*a.in_f64()?, &*b.in_f64()?)?.run(&mut out)?;
     } else {
-        multiply(name, op, Rows::from_tensor(name, a)?, Rows::from_tensor(name, b)?, u64::MAX, &mut out)?;
+        Product::of(name, op, a, b)?.run(&mut out)?;
     }
     Ok(out)
 }
@@ -172,7 +129,8 @@ pub(crate) struct Product<'a, A: Element, B: Element> {
     pub(crate) lower: bool,
     /// True if the product is added to c.
     pub(crate) accumulate: bool,
-    /// The maximum number of terms of a sum in one launch.
+    /// The maximum number of terms of one sum; such sums are added up. In f32, adding one small number repeatedly loses up to depth / 3
+    /// units of rounding, always in the same direction. This happens in products of constant columns.
     pub(crate) depth: u64,
     /// True if a vendor's library may round f32 to TF32's 10 bits of mantissa.
     pub(crate) tf32: bool,
@@ -214,12 +172,22 @@ impl Panel {
     }
 }
 
-impl<A: Element, B: Element> Product<'_, A, B> {
+impl<'a, A: Element, B: Element> Product<'a, A, B> {
+    /// Creates a product of rows of tensors: all of it, in f32 or f64 throughout, in sums of any number of terms, and not added to c.
+    pub(crate) const fn new(name: &'static str, op: Op, a: Rows<'a, A>, b: Rows<'a, B>) -> Self {
+        Self { name, op, a, b, lower: false, accumulate: false, depth: u64::MAX, tf32: false }
+    }
+
+    /// Creates a product of whole tensors, as [`new`](Self::new).
+    pub(crate) fn of(name: &'static str, op: Op, a: &'a Tensor<A>, b: &'a Tensor<B>) -> Result<Self> {
+        Ok(Self::new(name, op, Rows::from_tensor(name, a)?, Rows::from_tensor(name, b)?))
+    }
+
     fn of_f32() -> bool {
         A::DTYPE == DType::F32 && B::DTYPE == DType::F32
     }
 
-    /// Computes the product, split into panels that fit the device's bindings and grid.
+    /// Writes the product to `c`, a tensor of the right shape. It is split into panels that fit the device's bindings and grid.
     pub(crate) fn run<R: Real>(&self, c: &mut Tensor<R>) -> Result<()> {
         let [a_rows, a_cols] = [self.a.count, self.a.cols()];
         let [b_rows, b_cols] = [self.b.count, self.b.cols()];
@@ -249,8 +217,13 @@ impl<A: Element, B: Element> Product<'_, A, B> {
         self.run_in_tiles(tile, [m, n, k], c)
     }
 
-    /// Computes the product with this crate's own kernel.
-    fn run_in_tiles<R: Real>(&self, tile: u32, [m, n, k]: [u64; 3], c: &mut Tensor<R>) -> Result<()> {
+    /// Computes the product with this crate's own kernel, in tiles of a given size.
+    pub(crate) fn run_in_tiles<R: Real>(
+        &self,
+        tile: u32,
+        [m, n, k]: [u64; 3],
+        c: &mut Tensor<R>,
+    ) -> Result<()> {
         if k == 0 {
             return if self.accumulate { Ok(()) } else { c.device().driver().clear(c.whole()) };
         }

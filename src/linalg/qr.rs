@@ -9,10 +9,9 @@ use faer::{
 use super::{
     gram::gram,
     host,
-    matmul::{Op, Product, multiply},
+    matmul::{Op, Product, matmul},
     matrix::Matrix,
     reduce::column_stats,
-    rows::Rows,
 };
 use crate::{
     Error, Real, Result, Tensor,
@@ -113,16 +112,8 @@ impl<R: Real> Factors<R> {
 /// Returns `x y` for y on the host.
 pub(crate) fn times<R: Real>(x: &Tensor<R>, y: MatRef<'_, f64>) -> Result<Tensor<R>> {
     let y = Matrix::from_faer(y).to_real::<R>(x.device())?;
-    let mut out = Tensor::empty(x.device(), &[x.shape()[0], y.shape()[1]])?;
-    multiply(
-        "matmul",
-        Op::Nn,
-        Rows::from_tensor("matmul", x)?,
-        Rows::from_tensor("matmul", &y)?,
-        u64::MAX,
-        &mut out,
-    )?;
-    Ok(out)
+    // The product is of type R too, which the compiler cannot see.
+    Ok(matmul(x, &y)?.cast())
 }
 
 /// Factorises `x` as [`qr`] does, without the last product.
@@ -280,18 +271,7 @@ impl Round {
         }
         let words = converted::<R, i32>("qr", &words.reshape(&[m, count as u64])?)?;
         let places = places.to_real::<R>(device)?;
-        let (a, b) = (Rows::from_tensor("qr", &words)?, Rows::from_tensor("qr", &places)?);
-        let random = Product {
-            name: "qr",
-            op: Op::Nn,
-            a,
-            b,
-            lower: false,
-            accumulate: true,
-            depth: u64::MAX,
-            tf32: false,
-        };
-        random.run(&mut next)?;
+        Product { accumulate: true, ..Product::of("qr", Op::Nn, &words, &places)? }.run(&mut next)?;
         Ok(next)
     }
 }

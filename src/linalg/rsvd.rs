@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     checkpoint::{Checkpoint, properties},
     kept::Image,
-    map::{LinearMap, Pass},
+    map::{LinearMap, Pass, RowSink},
     map_tensor::BLOCK,
     matrix::Matrix,
     right_svd::{OP, RightSvd, SvdOptions},
@@ -157,12 +157,7 @@ fn decompose(
 ///
 /// # Errors
 /// Any error that the map or `sink` reports.
-pub fn left_vectors(
-    map: &dyn LinearMap,
-    svd: &RightSvd,
-    run: &Run,
-    sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-) -> Result<()> {
+pub fn left_vectors(map: &dyn LinearMap, svd: &RightSvd, run: &Run, sink: &mut RowSink<'_>) -> Result<()> {
     let m = map.shape()[0];
     let pass = Pass::new(run, Status::new(0, 1, m));
     let mut scaled = Matrix::zeros(0, 0);

@@ -116,11 +116,8 @@ impl SvdSteps {
     /// [`Error::Argument`] after a product that ended the iteration.
     fn check(&self) -> Result<()> {
         if self.is_broken {
-            return Err(Error::argument(
-                self.plan.op,
-                "self",
-                "a product could not be taken, which ended the iteration",
-            ));
+            let why = "a product could not be taken, which ended the iteration";
+            return Err(Error::argument(self.plan.op, "self", why));
         }
         Ok(())
     }
@@ -240,7 +237,7 @@ impl SvdSteps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linalg::{Stop, randomized_svd};
+    use crate::linalg::{RowSink, Stop, randomized_svd};
 
     /// A diagonal matrix.
     struct Diagonal([f64; 5]);
@@ -264,12 +261,7 @@ mod tests {
             Ok(self.product(x))
         }
 
-        fn apply(
-            &self,
-            _: &Matrix,
-            _: &Pass<'_>,
-            _: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-        ) -> Result<()> {
+        fn apply(&self, _: &Matrix, _: &Pass<'_>, _: &mut RowSink<'_>) -> Result<()> {
             unreachable!("no rule that is tested takes a product with A")
         }
     }

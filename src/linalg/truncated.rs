@@ -3,7 +3,7 @@
 use super::{
     gram::InnerSum,
     map_tensor::{BLOCK, DEPTH, rows_on},
-    matmul::{Op, multiply},
+    matmul::matmul_nt,
     matrix::Matrix,
     qr::{factor, power_near, scale_columns, sizes, times},
     right_svd::{Stop, SvdOptions},
@@ -160,9 +160,8 @@ fn projected<R: Real>(a: &Tensor<R>, k: usize, plan: SvdPlan, run: &Run) -> Resu
     let vectors = krylov.vectors(&krylov.ritz(l)?)?;
     drop(krylov);
     let best = rows_on::<R>(OP, a.device(), &vectors)?;
-    let mut y = Tensor::<R>::empty(a.device(), &[a.shape()[0], best.shape()[0]])?;
-    multiply(OP, Op::Nt, Rows::from_tensor(OP, a)?, Rows::from_tensor(OP, &best)?, u64::MAX, &mut y)?;
-    let q = factor(OP, &y)?.q()?;
+    // The product is of type R too, which the compiler cannot see.
+    let q = factor(OP, &matmul_nt(a, &best)?.cast::<R>())?.q()?;
     let Exact { long: v, s, short } = exact(OP, &product_tn(a, &q)?, k)?;
     let (s, u) = (s.iter().map(|s| s * scale).collect(), times(&q, short.as_ref())?);
     Ok(TruncatedSvd { u, s, v, residuals: found.residuals, converged: found.converged, passes })

@@ -7,7 +7,7 @@ use super::{
     row_words,
 };
 use crate::{
-    Device, Error, Result, Tensor,
+    Device, Element, Error, Result, Tensor,
     extent::to_usize,
     kernel::{Grid, Program, small},
     kernels::packed_apply::{LARGE_TILE, PACKED_APPLY, Params, TILE, spec},
@@ -101,12 +101,7 @@ pub(crate) fn apply_in_tiles(
     factors: &Tensor<f32>,
 ) -> Result<Tensor<f32>> {
     let shape = [rows.range.1 - rows.range.0, x.columns];
-    if rows.words() == 0 {
-        return Tensor::zeros(rows.device(), &shape);
-    }
-    let mut out = Tensor::<f32>::empty(rows.device(), &shape)?;
-    launch(tile, rows, table, x, factors, false, &mut out)?;
-    Ok(out)
+    launch(tile, rows, table, x, factors, false, shape)
 }
 
 /// Returns the limbs of w = s A x, followed by the limbs of μ w if codes are missing: (⌈rows / 4⌉, sets x row limbs) words. Byte b of word
@@ -136,29 +131,27 @@ pub(crate) fn weights_in_tiles(
 ) -> Result<Tensor<u32>> {
     let count = rows.range.1 - rows.range.0;
     let shape = [count.div_ceil(4), rows.sets() * row_limbs(LIMBS, x.columns)];
-    if rows.words() == 0 {
-        return Tensor::zeros(rows.device(), &shape);
-    }
-    let mut out = Tensor::<u32>::empty(rows.device(), &shape)?;
-    launch(tile, rows, table, x, factors, true, &mut out)?;
-    Ok(out)
+    launch(tile, rows, table, x, factors, true, shape)
 }
 
-fn launch<T: crate::Element>(
+/// Returns a product of this shape; if `limbs`, the limbs of the weights.
+fn launch<T: Element>(
     tile: u32,
     rows: PackedRows<'_>,
     table: &Tensor<f32>,
     x: &LimbMatrix,
     factors: &Tensor<f32>,
     limbs: bool,
-    out: &mut Tensor<T>,
-) -> Result<()> {
-    if out.is_empty() {
-        return Ok(());
+    shape @ [_, width]: [u64; 2],
+) -> Result<Tensor<T>> {
+    let (device, words) = (rows.device(), rows.words());
+    if words == 0 {
+        return Tensor::zeros(device, &shape);
     }
-    let device = rows.device();
-    let words = rows.words();
-    let width = out.shape()[1];
+    let mut out = Tensor::empty(device, &shape)?;
+    if out.is_empty() {
+        return Ok(out);
+    }
     let per_row = if limbs { width } else { 4 * width };
     let step = step(device, words, per_row.max(4 * words).max(8))?;
     let from = rows.range.0;
@@ -188,7 +181,7 @@ fn launch<T: crate::Element>(
         let args = [packed.arg, xs.arg, table.arg, factors.window(0..factors.len()).arg, target.arg];
         device.launch(&PACKED_APPLY, &spec(tile, rows.missing, limbs), grid, &args, &params)?;
     }
-    Ok(())
+    Ok(out)
 }
 
 /// Returns the number of rows of one launch: whole tiles that fit a binding if the widest operand has `widest` bytes a row.

@@ -93,17 +93,11 @@ impl HostPanels {
     /// [`Error::Argument`] if the last panel is still being downloaded; any error of the device or of `f`.
     pub(crate) fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
         if self.coming.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
-            return Err(Error::argument(
-                "PackedMatrix::each",
-                "self",
-                "`complete` was not called after the last panel",
-            ));
+            let why = "`complete` was not called after the last panel";
+            return Err(Error::argument("PackedMatrix::each", "self", why));
         }
-        let lens = self
-            .panels
-            .iter()
-            .map(|panel| 4 * panel.words * self.step.min(panel.rows.end - panel.rows.start));
-        let longest = lens.max().unwrap_or(0);
+        let len = |panel: &HostPanel| 4 * panel.words * self.step.min(panel.rows.end - panel.rows.start);
+        let longest = self.panels.iter().map(len).max().unwrap_or(0);
         let lock = || self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // The lock is not held, since `f` may call this function again.
         let mut slots = std::mem::take(&mut *lock());

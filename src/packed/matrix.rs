@@ -15,7 +15,7 @@ use crate::{
     Device, Error, Needs, Result, Run, Status, Tensor,
     bits::{PackOptions, Width, pack},
     extent::to_usize,
-    linalg::{LinearMap, Matrix, Pass},
+    linalg::{LinearMap, Matrix, Pass, RowSink},
     run::Budget,
     tensor::checked_len,
 };
@@ -419,12 +419,7 @@ impl LinearMap for PackedMatrix {
         self.as_map("PackedMatrix::apply_normal", x, 0, |map| map.apply_normal(x, pass))
     }
 
-    fn apply(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-    ) -> Result<()> {
+    fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
         let at_once = (APPLY_BYTES / (4 * x.cols()).max(1)) as u64;
         self.as_map("PackedMatrix::apply", x, at_once, |map| map.apply(x, pass, sink))
     }

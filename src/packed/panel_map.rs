@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Device, Error, Result, Tensor,
     extent::to_usize,
-    linalg::{BlockSum, LinearMap, Matrix, Pass, matmul, matmul_tn},
+    linalg::{BlockSum, LinearMap, Matrix, Pass, RowSink, matmul, matmul_tn},
 };
 
 /// A function that takes a panel.
@@ -123,12 +123,7 @@ impl LinearMap for PanelMap<'_> {
         Ok(sum.finish()?.transposed())
     }
 
-    fn apply(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-    ) -> Result<()> {
+    fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
         let cancel = &pass.run().cancel;
         self.check_members()?;
         let (devices, mut done) = (self.device.members(), 0);

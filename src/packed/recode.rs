@@ -73,11 +73,8 @@ pub fn recode(
         || first.checked_add(rows).is_none_or(|end| end > room)
     {
         let expected = format!("rows of {columns} codes, {room} at most");
-        return Err(Error::shape(
-            op,
-            expected,
-            format_args!("{rows} x {row_bytes} bytes from row {first}, {words} words"),
-        ));
+        let got = format_args!("{rows} x {row_bytes} bytes from row {first}, {words} words");
+        return Err(Error::shape(op, expected, got));
     }
     if table.iter().any(|&code| code > 3) {
         return Err(Error::argument(op, "table", format_args!("{table:?}: codes are 0 to 3")));

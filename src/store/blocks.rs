@@ -1,7 +1,14 @@
 //! Blocks of larger arrays in memory, in C order.
 
+use crate::extent::to_usize;
+
+/// Returns extents, or an index, as indices of memory.
+pub(super) fn in_memory(extents: &[u64]) -> Vec<usize> {
+    extents.iter().copied().map(to_usize).collect()
+}
+
 /// Returns the distance in elements between neighbours along each axis of a C-ordered array.
-pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
+fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis];
@@ -38,6 +45,44 @@ pub(crate) fn extract_block(
     let mut block = Vec::with_capacity(extent.iter().product::<usize>() * size);
     offsets.for_each(|offset| block.extend_from_slice(&data[offset * size..(offset + run) * size]));
     block
+}
+
+/// Returns a chunk of shape `chunk` with a block of shape `extent` in its first places, and zeros in the others.
+pub(super) fn padded(block: &[u8], extent: &[usize], chunk: &[usize], size: usize) -> Vec<u8> {
+    let mut whole = vec![0; chunk.iter().product::<usize>() * size];
+    insert_block(&mut whole, chunk, &vec![0; chunk.len()], block, extent, size);
+    whole
+}
+
+/// Writes elements in C order to `out`, which has shape `shape`: axis `i` of `data` is axis `order[i]` of the result.
+pub(super) fn untranspose(data: &[u8], shape: &[usize], order: &[usize], size: usize, out: &mut [u8]) {
+    let encoded: Vec<usize> = order.iter().map(|&axis| shape[axis]).collect();
+    let mut source = vec![0; shape.len()];
+    for (stride, &axis) in strides(&encoded).into_iter().zip(order) {
+        source[axis] = stride;
+    }
+    let Some((&last, outer)) = shape.split_last() else { return out.copy_from_slice(data) };
+    let mut index = vec![0; outer.len()];
+    for line in out.chunks_exact_mut((last * size).max(1)) {
+        let at: usize = index.iter().zip(&source).map(|(i, stride)| i * stride).sum();
+        let step = source[outer.len()];
+        match size {
+            1 => gather::<1>(data, line, at, step),
+            2 => gather::<2>(data, line, at, step),
+            4 => gather::<4>(data, line, at, step),
+            8 => gather::<8>(data, line, at, step),
+            _ => line.chunks_exact_mut(size).zip((at..).step_by(step.max(1))).for_each(|(out, at)| {
+                out.copy_from_slice(&data[at * size..(at + 1) * size]);
+            }),
+        }
+        advance(&mut index, outer);
+    }
+}
+
+/// Copies every `step`-th element from `at` on to `out`; the compiler knows the element size.
+fn gather<const SIZE: usize>(data: &[u8], out: &mut [u8], at: usize, step: usize) {
+    let elements = data.as_chunks::<SIZE>().0;
+    out.as_chunks_mut::<SIZE>().0.iter_mut().enumerate().for_each(|(i, out)| *out = elements[at + i * step]);
 }
 
 /// Returns the runs of a block within an array of `shape`, each contiguous in both: the number of elements of a run, and the start of

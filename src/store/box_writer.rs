@@ -28,9 +28,6 @@ use crate::{Error, Needs, Result, StoredType, extent::to_usize};
 ///     fn tile_shape(&self) -> Vec<u64> {
 ///         vec![2]
 ///     }
-///     fn has_box(&self, _: &[Range<u64>]) -> Result<bool> {
-///         Ok(false)
-///     }
 ///     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
 ///         self.0(ranges[0].clone(), elements);
 ///         Ok(())
@@ -60,12 +57,15 @@ pub trait BoxWriter: Sync {
     /// Returns the shape of a tile, the preferred unit of writing: boxes consist of whole tiles.
     fn tile_shape(&self) -> Vec<u64>;
 
-    /// True if a box of whole tiles, given as a range along each axis, is written already. May use several threads of the pool it is
-    /// called on.
+    /// True if a box of whole tiles, given as a range along each axis, is written already; by default it is not. May use several threads
+    /// of the pool it is called on.
     ///
     /// # Errors
     /// [`Error::Argument`] for ranges that do not consist of whole tiles within the array.
-    fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool>;
+    fn has_box(&self, ranges: &[Range<u64>]) -> Result<bool> {
+        let _ = ranges;
+        Ok(false)
+    }
 
     /// Writes a box of whole tiles, given as a range along each axis and the bytes of its elements in C order and native byte order. May
     /// use several threads of the pool it is called on.

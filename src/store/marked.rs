@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use half::f16;
+use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 
-use super::blocks::runs;
+use super::{blocks::runs, with_stored};
 use crate::{
     ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Hint, Result, StoredType, extent::to_usize,
 };
@@ -98,22 +98,15 @@ impl MissingAsNan {
     }
 
     /// Counts the missing floating-point elements, and replaces them by NaN.
-    fn floats<const N: usize>(
-        &self,
-        bytes: &mut [u8],
-        index: &[u64],
-        wide: impl Fn([u8; N]) -> f64,
-        nan: [u8; N],
-    ) -> u64 {
-        let (run, starts) = self.within(index);
-        let (elements, _) = bytes.as_chunks_mut::<N>();
+    fn floats<T: Pod + Into<f64>>(&self, bytes: &mut [u8], index: &[u64], nan: T) -> u64 {
+        let ((run, starts), size) = (self.within(index), size_of::<T>());
         let mut count = 0;
         for start in starts {
-            for element in &mut elements[start..start + run] {
-                let value = wide(*element);
+            for element in bytes[start * size..][..run * size].chunks_exact_mut(size) {
+                let value: f64 = pod_read_unaligned::<T>(element).into();
                 if value == self.missing || value.is_nan() {
                     count += 1;
-                    *element = nan;
+                    element.copy_from_slice(bytes_of(&nan));
                 }
             }
         }
@@ -201,30 +194,10 @@ impl ChunkedArray for MissingAsNan {
     fn decode(&self, index: &[u64], fetched: FetchedChunk) -> Result<DecodedChunk> {
         let mut chunk = self.array.decode(index, fetched)?;
         let bytes = &mut chunk.bytes;
-        macro_rules! integers {
-            ($number:ty) => {
-                self.integers(bytes, index, |bytes| <$number>::from_ne_bytes(bytes).into())?
-            };
-        }
-        let count = match self.array.dtype() {
-            StoredType::F16 => {
-                let wide = |bytes| f16::from_ne_bytes(bytes).to_f64();
-                self.floats(bytes, index, wide, f16::NAN.to_ne_bytes())
-            }
-            StoredType::F32 => {
-                let wide = |bytes| f32::from_ne_bytes(bytes).into();
-                self.floats(bytes, index, wide, f32::NAN.to_ne_bytes())
-            }
-            StoredType::F64 => self.floats(bytes, index, f64::from_ne_bytes, f64::NAN.to_ne_bytes()),
-            StoredType::Bool | StoredType::U8 => integers!(u8),
-            StoredType::I8 => integers!(i8),
-            StoredType::I16 => integers!(i16),
-            StoredType::U16 => integers!(u16),
-            StoredType::I32 => integers!(i32),
-            StoredType::U32 => integers!(u32),
-            StoredType::I64 => integers!(i64),
-            StoredType::U64 => integers!(u64),
-        };
+        let count = with_stored!(self.array.dtype(),
+            T => self.integers(bytes, index, |bytes| T::from_ne_bytes(bytes).into())?,
+            T => self.floats(bytes, index, T::NAN)
+        );
         if count > 0 {
             self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(index.into(), count);
         }

@@ -2,10 +2,8 @@
 
 use bytemuck::Pod;
 
-use super::blocks::{extract_block, insert_block};
-use crate::{
-    ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType, extent::to_usize,
-};
+use super::blocks::{extract_block, in_memory, padded};
+use crate::{ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Result, StoredType};
 
 /// An array in memory, which is read in chunks of `chunk_shape`.
 #[derive(Debug)]
@@ -93,24 +91,17 @@ impl ChunkedArray for MemoryArray {
     }
 
     fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
-        let [shape, chunk, index] = [&self.shape, &self.chunk_shape, index]
-            .map(|extents| extents.iter().copied().map(to_usize).collect::<Vec<_>>());
+        let [shape, chunk, index] = [&self.shape, &self.chunk_shape, index].map(in_memory);
         let origin: Vec<_> = index.iter().zip(&chunk).map(|(i, n)| i * n).collect();
         let within = shape.iter().zip(&origin).map(|(n, first)| n.saturating_sub(*first));
         let extent: Vec<_> = within.zip(&chunk).map(|(n, chunk)| n.min(*chunk)).collect();
         let size = self.dtype.size();
         let mut bytes = extract_block(&self.bytes, &shape, &origin, &extent, size);
         if extent != chunk {
-            let mut whole = vec![0; chunk.iter().product::<usize>() * size];
-            insert_block(&mut whole, &chunk, &vec![0; chunk.len()], &bytes, &extent, size);
-            bytes = whole;
+            bytes = padded(&bytes, &extent, &chunk, size);
         }
-        Ok(DecodedChunk {
-            stored: bytes.len() as u64,
-            bytes,
-            read: Default::default(),
-            decode: Default::default(),
-        })
+        let (stored, read, decode) = (bytes.len() as u64, Default::default(), Default::default());
+        Ok(DecodedChunk { bytes, stored, read, decode })
     }
 }
 

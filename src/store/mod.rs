@@ -34,12 +34,12 @@ mod redacted;
 #[cfg(feature = "remote")]
 mod remote;
 mod storage;
+mod stored_type;
 #[cfg(feature = "zarr")]
 mod zarr;
 #[cfg(feature = "zarr")]
 mod zip;
 
-pub(crate) use self::blocks::{extract_block, insert_block};
 #[cfg(feature = "zarr")]
 pub use self::place::zip_archive;
 #[cfg(feature = "zarr")]
@@ -61,5 +61,9 @@ pub use self::{
     place::{local_path, open_storage},
     redacted::redacted,
     storage::{Folder, Storage, StoredBytes, Value, WritableStorage, join, key_within},
+};
+pub(crate) use self::{
+    blocks::{extract_block, insert_block},
+    stored_type::with_stored,
 };
 pub use crate::files::{read_at, write_whole};

@@ -15,7 +15,10 @@ use std::{
 
 pub use self::writer::NpyWriter;
 use super::{
-    Storable, Storage, StorageOptions, Value, array::claimed_bytes, blocks::strides, local_path, open_storage,
+    Storable, Storage, StorageOptions, Value,
+    array::claimed_bytes,
+    blocks::{in_memory, untranspose},
+    local_path, open_storage,
 };
 use crate::{
     ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, StoredType,
@@ -238,21 +241,7 @@ impl Header {
 /// Returns the type, and true if its bytes are in big-endian order.
 fn stored_type(descr: &str) -> Option<(StoredType, bool)> {
     let (order, kind) = descr.split_at_checked(1)?;
-    let stored = match kind {
-        "b1" => StoredType::Bool,
-        "i1" => StoredType::I8,
-        "i2" => StoredType::I16,
-        "i4" => StoredType::I32,
-        "i8" => StoredType::I64,
-        "u1" => StoredType::U8,
-        "u2" => StoredType::U16,
-        "u4" => StoredType::U32,
-        "u8" => StoredType::U64,
-        "f2" => StoredType::F16,
-        "f4" => StoredType::F32,
-        "f8" => StoredType::F64,
-        _ => return None,
-    };
+    let stored = StoredType::of_kind(kind)?;
     let native = matches!(order, "|" | "=") && cfg!(target_endian = "big");
     matches!(order, "<" | ">" | "|" | "=").then_some((stored, order == ">" || native))
 }
@@ -337,33 +326,12 @@ impl ChunkedArray for NpyArray {
             bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
         }
         if self.fortran {
-            bytes = in_c_order(&bytes, &self.chunk_shape, size);
+            let (mut out, order) = (vec![0; bytes.len()], (0..self.shape.len()).rev().collect::<Vec<_>>());
+            untranspose(&bytes, &in_memory(&self.chunk_shape), &order, size, &mut out);
+            bytes = out;
         }
         Ok(DecodedChunk { bytes, stored, read: before + took, decode: started.elapsed() - took })
     }
-}
-
-/// Reorders elements from Fortran order to C order.
-fn in_c_order(bytes: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
-    let shape: Vec<usize> = shape.iter().copied().map(to_usize).collect();
-    let reversed: Vec<usize> = shape.iter().rev().copied().collect();
-    // The distance in elements between neighbours along each axis in `bytes`.
-    let steps: Vec<usize> = strides(&reversed).into_iter().rev().collect();
-    let mut out = Vec::with_capacity(bytes.len());
-    let (mut at, mut place) = (vec![0; shape.len()], 0);
-    for _ in 0..bytes.len() / size {
-        out.extend_from_slice(&bytes[place * size..][..size]);
-        for axis in (0..shape.len()).rev() {
-            at[axis] += 1;
-            place += steps[axis];
-            if at[axis] < shape[axis] {
-                break;
-            }
-            place -= at[axis] * steps[axis];
-            at[axis] = 0;
-        }
-    }
-    out
 }
 
 /// Writes a matrix of `[rows, columns]` in C order as a .npy file, [atomically](write_whole).
@@ -393,17 +361,4 @@ pub fn write_npy<T: Storable>(
         file.write_all(&writer::header(T::STORED, &shape))?;
         file.write_all(bytemuck::cast_slice(elements))
     })
-}
-
-/// Returns the name of a type in a header, with this machine's byte order.
-fn descr(dtype: StoredType) -> String {
-    let (order, size) = (if cfg!(target_endian = "little") { '<' } else { '>' }, dtype.size());
-    match dtype {
-        StoredType::Bool => "|b1".to_owned(),
-        StoredType::I8 => "|i1".to_owned(),
-        StoredType::U8 => "|u1".to_owned(),
-        StoredType::I16 | StoredType::I32 | StoredType::I64 => format!("{order}i{size}"),
-        StoredType::U16 | StoredType::U32 | StoredType::U64 => format!("{order}u{size}"),
-        StoredType::F16 | StoredType::F32 | StoredType::F64 => format!("{order}f{size}"),
-    }
 }

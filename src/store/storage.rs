@@ -314,10 +314,11 @@ impl Folder {
     /// Writes a value to a temporary file with a unique name, in the same folder as the file of its key.
     pub(crate) fn write(&self, key: &str, value: &[u8]) -> io::Result<Unnamed> {
         let path = self.within(key)?;
-        let (file, scratch) = match create_beside(&path) {
+        let create = || create_beside(&path, |path| File::options().write(true).create_new(true).open(path));
+        let (file, scratch) = match create() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 std::fs::create_dir_all(path.parent().unwrap_or(&self.path))?;
-                create_beside(&path)?
+                create()?
             }
             created => created?,
         };
@@ -369,15 +370,19 @@ pub(super) fn is_partial(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(PARTIAL)
 }
 
-/// Creates a new hidden file in the folder of `path`.
-fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+/// Creates a new hidden file or folder in the folder of `path`, by a function that refuses a path at which something is. Returns also its
+/// path.
+pub(super) fn create_beside<T>(
+    path: &Path,
+    create: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(T, PathBuf)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     loop {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let scratch = path.with_file_name(format!(".{name}.{}-{next}{PARTIAL}", std::process::id()));
-        match File::options().write(true).create_new(true).open(&scratch) {
-            // The file belongs to a killed process that had the same process id.
+        match create(&scratch) {
+            // It belongs to a killed process that had the same process id.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => return Ok((created?, scratch)),
         }

@@ -3,9 +3,8 @@
 use std::{fmt, sync::Arc};
 
 use bytemuck::Pod;
-use half::f16;
 
-use crate::{ChunkedArray, DType, Error, Hint, Result, StoredType, dtype::nearest_f32};
+use crate::{ChunkedArray, DType, Error, Hint, Result, StoredType, dtype::nearest_f32, store::with_stored};
 
 /// A conversion of stored elements before they are uploaded: [`AsStored`], [`Narrow`], or one of your own.
 ///
@@ -232,21 +231,14 @@ impl Convert for Narrow {
 
     fn convert(&self, array: &dyn ChunkedArray, from: &[u8], to: &mut [u8]) -> Result<(), Misfit> {
         let missing = self.missing(array);
-        match array.dtype() {
-            StoredType::I8 if self.keeps_bytes() => to.copy_from_slice(from),
-            StoredType::Bool | StoredType::U8 => self.integers::<u8>(missing, from, to)?,
-            StoredType::I8 => self.integers::<i8>(missing, from, to)?,
-            StoredType::I16 => self.integers::<i16>(missing, from, to)?,
-            StoredType::U16 => self.integers::<u16>(missing, from, to)?,
-            StoredType::I32 => self.integers::<i32>(missing, from, to)?,
-            StoredType::U32 => self.integers::<u32>(missing, from, to)?,
-            StoredType::I64 => self.integers::<i64>(missing, from, to)?,
-            StoredType::U64 => self.integers::<u64>(missing, from, to)?,
-            StoredType::F16 => self.floats(missing, from, to, |x: f16| f64::from(x.to_f32()))?,
-            StoredType::F32 => self.floats(missing, from, to, |x: f32| f64::from(x))?,
-            StoredType::F64 => self.floats(missing, from, to, |x: f64| x)?,
+        if array.dtype() == StoredType::I8 && self.keeps_bytes() {
+            to.copy_from_slice(from);
+            return Ok(());
         }
-        Ok(())
+        with_stored!(array.dtype(),
+            T => self.integers::<T>(missing, from, to),
+            T => self.floats::<T>(missing, from, to)
+        )
     }
 }
 
@@ -315,16 +307,15 @@ impl Narrow {
         Ok(())
     }
 
-    fn floats<T: Pod>(
+    fn floats<T: Pod + Into<f64>>(
         &self,
         missing: Option<f64>,
         from: &[u8],
         to: &mut [u8],
-        wide: impl Fn(T) -> f64,
     ) -> Result<(), Misfit> {
         let nan_is_missing = self.nan_is_missing || missing.is_some_and(f64::is_nan);
         for (at, (from, to)) in stored::<T>(from).zip(to.chunks_exact_mut(self.width())).enumerate() {
-            let value = wide(from);
+            let value: f64 = from.into();
             let is_missing = missing == Some(value) || value.is_nan() && nan_is_missing;
             let refuse = |why: String| Err(Misfit::new(at, why));
             if is_missing && self.negative_is_missing {
@@ -380,19 +371,7 @@ pub(super) fn widen(dtype: StoredType, from: &[u8], to: &mut [f64]) {
             *to = wide(from);
         }
     }
-    match dtype {
-        StoredType::Bool | StoredType::U8 => each::<u8>(from, to, f64::from),
-        StoredType::I8 => each::<i8>(from, to, f64::from),
-        StoredType::I16 => each::<i16>(from, to, f64::from),
-        StoredType::U16 => each::<u16>(from, to, f64::from),
-        StoredType::I32 => each::<i32>(from, to, f64::from),
-        StoredType::U32 => each::<u32>(from, to, f64::from),
-        StoredType::I64 => each(from, to, |x: i64| x as f64),
-        StoredType::U64 => each(from, to, |x: u64| x as f64),
-        StoredType::F16 => each(from, to, f16::to_f64),
-        StoredType::F32 => each::<f32>(from, to, f64::from),
-        StoredType::F64 => each(from, to, |x: f64| x),
-    }
+    with_stored!(dtype, T => each(from, to, |x: T| x as f64), T => each::<T>(from, to, Into::into));
 }
 
 /// Reads elements from bytes that need not be aligned.

@@ -119,13 +119,12 @@ mod tests {
 
     use super::*;
     use crate::{
-        ArrayFacts, Cancel, DecodedChunk, Device, Error, Result, Run, StoredType,
+        ArrayFacts, DecodedChunk, Device, Error, Result, Run, StoredType,
         linalg::{Stop, SvdOptions},
-        openings::{least, within},
+        openings::{least, read_blocks, within},
         store::MemoryArray,
         stream::{
-            Along, AsStored, Blocks, Plan, Selection, StoredSvdOptions, StreamStats, SvdMethod, SvdRoute,
-            svd_stored,
+            Along, AsStored, Plan, Selection, StoredSvdOptions, StreamStats, SvdMethod, SvdRoute, svd_stored,
         },
     };
 
@@ -193,13 +192,7 @@ mod tests {
 
     /// Makes a pass, in the least memory.
     fn pass(plan: &Plan) -> Result<(Vec<u8>, StreamStats)> {
-        let (device, mut all) = (Device::cpu(), Vec::new());
-        let bytes = plan.largest_need();
-        let mut blocks = Blocks::new(plan, &device, plan.block_rows(), bytes, &Cancel::default())?;
-        while let Some(mut block) = blocks.next_block()? {
-            all.extend_from_slice(block.bytes());
-        }
-        Ok((all, blocks.stats))
+        read_blocks(plan, plan.block_rows(), plan.largest_need())
     }
 
     /// A later pass reads the chunks that were not kept, and gives the same elements.

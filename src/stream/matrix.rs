@@ -245,12 +245,7 @@ impl StoredMatrix {
         self.normal::<R>(&rows, pass, &mut |_, _| Ok(()))?.into_f64(x.device())
     }
 
-    fn product<R: Real>(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-    ) -> Result<()> {
+    fn product<R: Real>(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
         let x = map_tensor::upload::<R>(OP, &self.device, x, self.shape[1])?;
         self.each::<R>(x.shape()[1], pass, &mut |first, a| {
             sink(first, &Matrix::from_tensor(&map_tensor::product(OP, a, &x)?)?)
@@ -378,12 +373,7 @@ impl LinearMap for StoredMatrix {
         Ok(Some(sum.into_f64(home)?))
     }
 
-    fn apply(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-    ) -> Result<()> {
+    fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
         if self.is_wide { self.product::<f64>(x, pass, sink) } else { self.product::<f32>(x, pass, sink) }
     }
 }

@@ -17,7 +17,7 @@ use super::{
     kept::KeptChunks,
     selection::Selection,
 };
-use crate::{ChunkedArray, Error, Result, Shards};
+use crate::{ChunkedArray, Error, Result, Shards, extent::index_at};
 
 const OP: &str = "stream";
 
@@ -344,19 +344,9 @@ impl Plan {
             0 => self.along[0].count(self.rows()),
             axis => self.count(axis),
         });
-        (0..counts.iter().product()).map(move |number: u64| {
-            let mut rest = number;
-            let mut cores: Vec<_> = (0..AXES)
-                .rev()
-                .map(|axis| {
-                    let at = rest % counts[axis];
-                    rest /= counts[axis];
-                    self.along[axis].core(self.extent(axis), at)
-                })
-                .collect();
-            cores.reverse();
-            cores.truncate(axes);
-            cores
+        (0..counts.iter().product()).map(move |number| {
+            let place = index_at(number, &counts);
+            (0..axes).map(|axis| self.along[axis].core(self.extent(axis), place[axis])).collect::<Vec<_>>()
         })
     }
 

@@ -308,10 +308,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        ArrayFacts, ChunkedArray, DecodedChunk, Device, FetchedChunk, StoredType,
-        openings::Hooked,
+        ArrayFacts, ChunkedArray, DecodedChunk, Device, FetchedChunk,
+        openings::{Hooked, cpu, plan_rows, read_blocks},
         store::{MemoryArray, StoredBytes},
-        stream::{AsStored, Blocks, Selection},
+        stream::Blocks,
     };
 
     const FETCHED: usize = 1000;
@@ -391,31 +391,13 @@ mod tests {
     }
 
     fn plan(array: &Arc<Late>) -> Plan {
-        let array = Arc::clone(array) as Arc<dyn ChunkedArray>;
-        Plan::of_rows(
-            vec![array],
-            Arc::new(Selection::all(160)),
-            None,
-            Arc::new(AsStored(StoredType::I8)),
-            16,
-        )
-        .unwrap()
-    }
-
-    fn read(plan: &Plan, device: &Device, bytes: u64) -> Result<Vec<u8>> {
-        let mut blocks = Blocks::new(plan, device, 16, bytes, &Cancel::default())?;
-        let mut all = Vec::new();
-        while let Some(mut block) = blocks.next_block()? {
-            all.extend_from_slice(block.bytes());
-        }
-        Ok(all)
+        plan_rows(Arc::clone(array) as Arc<dyn ChunkedArray>, 16)
     }
 
     /// For any number of concurrent fetches and any budget, the rows are the same, and neither stage exceeds its planned number.
     #[test]
     fn both_steps_keep_to_their_bounds() {
-        let device = Device::cpu();
-        let threads = device.pool().unwrap().current_num_threads();
+        let threads = cpu().pool().unwrap().current_num_threads();
         for fetches in [0, 1, 24] {
             let array = Arc::new(Late::new(fetches));
             let plan = plan(&array);
@@ -423,15 +405,13 @@ mod tests {
                 let bytes = plan.largest_need() + more;
                 let at_once = plan.at_once(threads, 16, bytes);
                 array.most.iter().for_each(|most| most.store(0, SeqCst));
-                let rows = read(&plan, &device, bytes).unwrap();
+                let (rows, _) = read_blocks(&plan, 16, bytes).unwrap();
                 assert!(rows.iter().enumerate().all(|(i, &value)| usize::from(value) == i % 3));
                 let case = format!("{fetches} {more} {at_once:?} {:?}", array.most);
                 let fetched = if fetches == 0 { at_once.decoders } else { at_once.fetched };
                 assert!(array.most(DECODING) <= at_once.decoders && array.most(HELD) <= fetched, "{case}");
-                assert!(
-                    array.most(FETCHING) <= if fetches == 0 { threads } else { at_once.fetches },
-                    "{case}"
-                );
+                let fetches = if fetches == 0 { threads } else { at_once.fetches };
+                assert!(array.most(FETCHING) <= fetches, "{case}");
                 assert!(array.now.iter().all(|now| now.load(SeqCst) == 0), "{case}");
             }
             // With enough memory, all requested fetches run concurrently: the bands that are started hold two chunks each.
@@ -474,7 +454,7 @@ mod tests {
     fn chunks_of_other_lengths_are_refused() {
         let mut array = Late::new(0);
         array.short = 1;
-        let error = read(&plan(&Arc::new(array)), &Device::cpu(), 0).unwrap_err().to_string();
+        let error = read_blocks(&plan(&Arc::new(array)), 16, 0).unwrap_err().to_string();
         assert!(error.contains("late: chunk [0, 0]: was decoded to 15 bytes, expected 16"), "{error}");
     }
 
@@ -505,8 +485,7 @@ mod tests {
             let _ = hangs.lock().unwrap().recv();
             array.decode(index, fetched)
         }));
-        let (rows, convert) = (Arc::new(Selection::all(8)), Arc::new(AsStored(StoredType::I8)));
-        let plan = Plan::of_rows(vec![array], rows, None, convert, 8).unwrap();
+        let plan = plan_rows(array, 8);
         let (device, cancel) = (Device::cpu(), Cancel::default());
         let mut blocks = Blocks::new(&plan, &device, 8, 1 << 20, &cancel).unwrap();
         let flag = cancel.clone();

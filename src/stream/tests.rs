@@ -10,7 +10,12 @@ use super::{
     boxes::{Along, Beyond},
     *,
 };
-use crate::{ChunkedArray, Device, Result, StoredType, openings::Hooked, random::philox, store::MemoryArray};
+use crate::{
+    ChunkedArray, Result, StoredType, assert_err,
+    openings::{Hooked, cpu, plan_rows, read_blocks},
+    random::philox,
+    store::MemoryArray,
+};
 
 fn as_stored() -> Arc<dyn Convert> {
     Arc::new(AsStored(StoredType::I32))
@@ -209,17 +214,9 @@ fn grid(counts: &[u64]) -> Vec<Vec<u64>> {
 }
 
 /// Reads a pass. Returns its boxes in C order, its stats, and the average number of reads of a chunk that it reports.
-fn read(plan: &Plan, device: &Device, bytes: u64) -> (Vec<Naive>, StreamStats, f64) {
-    read_without(plan, device, bytes, Vec::new())
-}
-
-fn read_without(
-    plan: &Plan,
-    device: &Device,
-    bytes: u64,
-    left_out: Vec<bool>,
-) -> (Vec<Naive>, StreamStats, f64) {
-    let mut blocks = Blocks::of_boxes(plan, device, bytes, left_out, &Cancel::default()).unwrap();
+fn read(plan: &Plan, bytes: u64, left_out: &[bool]) -> (Vec<Naive>, StreamStats, f64) {
+    let left_out = left_out.to_vec();
+    let mut blocks = Blocks::of_boxes(plan, cpu(), bytes, left_out, &Cancel::default()).unwrap();
     let mut boxes = Vec::new();
     while let Some(mut block) = blocks.next_block().unwrap() {
         let values: Vec<i32> = bytemuck::pod_collect_to_vec(block.bytes());
@@ -235,7 +232,6 @@ fn read_without(
 
 #[test]
 fn boxes_are_what_a_gather_gives() {
-    let device = Device::cpu();
     let mut numbers = Numbers(0);
     let (mut again, mut halos) = (0, 0);
     for round in 0..400 {
@@ -247,7 +243,7 @@ fn boxes_are_what_a_gather_gives() {
         halos += usize::from(case.along.iter().any(|along| along.halo != [0; 2]));
         let mut before = None;
         for more in [0, 1000, 4000, 1 << 30] {
-            let (boxes, stats, times) = read(&plan, &device, least + more);
+            let (boxes, stats, times) = read(&plan, least + more, &[]);
             assert!(boxes == expected, "{about}, {more} more");
             let reads = case.reads();
             assert!(reads.keys().all(|chunk| chunks.contains_key(chunk)), "{about}: unselected");
@@ -272,7 +268,6 @@ fn boxes_are_what_a_gather_gives() {
 /// Chunks that only left-out boxes need are not read, and left-out boxes do not extend the time for which other chunks are held.
 #[test]
 fn boxes_may_be_left_out() {
-    let device = Device::cpu();
     let mut numbers = Numbers(1 << 40);
     let mut unread = 0;
     for round in 0..200 {
@@ -284,8 +279,7 @@ fn boxes_may_be_left_out() {
         assert!(cores.iter().eq(all.iter().map(|(core, ..)| core)), "round {round}");
         let (expected, chunks) = case.naive(&left_out);
         for more in [0, 1000, 1 << 30] {
-            let (boxes, stats, times) =
-                read_without(&plan, &device, plan.largest_need() + more, left_out.clone());
+            let (boxes, stats, times) = read(&plan, plan.largest_need() + more, &left_out);
             assert!(boxes == expected, "round {round}, {more} more");
             let reads = case.reads();
             assert!(reads.keys().all(|chunk| chunks.contains_key(chunk)) && reads.len() == chunks.len());
@@ -301,14 +295,13 @@ fn boxes_may_be_left_out() {
 /// Blocks of rows read no chunk twice, however small the memory is.
 #[test]
 fn blocks_of_rows_read_each_chunk_once() {
-    let device = Device::cpu();
     let mut numbers = Numbers(1 << 32);
     for _ in 0..100 {
         let mut case = case(&mut numbers);
         case.along = vec![Along::each(1 + numbers.below(20))];
         let (expected, chunks) = case.naive(&[]);
         let plan = case.plan();
-        let (boxes, stats, times) = read(&plan, &device, 0);
+        let (boxes, stats, times) = read(&plan, 0, &[]);
         assert!(boxes == expected && case.reads() == chunks);
         assert!((times - 1.0).abs() < 1e-9 && stats.peak_chunk_bytes <= plan.largest_need());
     }
@@ -367,11 +360,8 @@ fn what_does_not_fit_is_refused() {
     refused(vec![Arc::clone(&two)], &[each; 3], "of 3 axes, and the arrays have 2");
     refused(vec![Arc::clone(&two)], &[each, Along::each(0)], "no elements along axis 1");
     let turned = Along { within: [2, 1], ..each };
-    refused(
-        vec![Arc::clone(&two)],
-        &[each, turned],
-        "within [2, 1] along axis 1, which ends before it begins",
-    );
+    let needle = "within [2, 1] along axis 1, which ends before it begins";
+    refused(vec![Arc::clone(&two)], &[each, turned], needle);
     for halo in [[u64::MAX, 1], [1 << 62, 0], [0, 4 * 1024 + 1]] {
         let along = Along { halo, beyond: Beyond::Wrap, ..Along::each(2) };
         let needle = format!("a halo of {halo:?} along axis 0: more than 1024 times its 4 elements");
@@ -413,17 +403,15 @@ fn what_is_not_there_is_refused() {
     refused(plan(vec![0..2, 7..9], of(0..3)), "rows", "up to 9 are selected, and the arrays have 8");
     // Two chunks of 2 columns hold the 3 columns and one column of padding.
     refused(plan(of(0..8), vec![0..1, 3..4]), "columns", "up to 4 are selected, and the arrays have 3");
-    let (device, cancel) = (Device::cpu(), Cancel::default());
     let plan = plan(of(1..8), of(1..3)).unwrap();
-    let error = Blocks::new(&plan, &device, 0, 0, &cancel).unwrap_err();
-    assert!(matches!(error, Error::Argument { name: "rows", .. }), "{error}");
-
-    let mut blocks = Blocks::new(&plan, &device, 3, 0, &cancel).unwrap();
+    let blocks = |rows| Blocks::new(&plan, cpu(), rows, 0, &Cancel::default());
+    assert_err!(blocks(0), Error::Argument { name: "rows", .. });
     for shape in [&[3, 3][..], &[3], &[], &[1 << 32, 1 << 32], &[1 << 62, 1 << 2], &[0]] {
-        let mut blocks = Blocks::new(&plan, &device, 3, 0, &cancel).unwrap();
+        let mut blocks = blocks(3).unwrap();
         let error = blocks.next_block().unwrap().unwrap().tensor::<i32>(shape).unwrap_err();
         assert!(matches!(error, Error::Shape { op: "Block::tensor", .. }), "{shape:?}: {error}");
     }
+    let mut blocks = blocks(3).unwrap();
     let block = blocks.next_block().unwrap().unwrap();
     assert_eq!(block.tensor::<u8>(&[24]).unwrap().read().unwrap().len(), 24);
 }
@@ -432,9 +420,8 @@ fn what_is_not_there_is_refused() {
 #[test]
 fn digests_are_asked_for_first() {
     let array = Arc::new(MemoryArray::new("array", &[7i32; 12], &[4, 3], &[2, 2]).unwrap());
-    let plan = Plan::of_rows(vec![array], Arc::new(Selection::all(4)), None, as_stored(), 2).unwrap();
-    let device = Device::cpu();
-    let mut blocks = Blocks::new(&plan, &device, 2, 0, &Cancel::default()).unwrap();
+    let plan = plan_rows(array, 2);
+    let mut blocks = Blocks::new(&plan, cpu(), 2, 0, &Cancel::default()).unwrap();
     blocks.digest().unwrap();
     blocks.next_block().unwrap();
     assert!(matches!(blocks.digest(), Err(Error::Argument { name: "self", .. })));
@@ -454,15 +441,7 @@ fn a_misfit_is_named_by_where_it_is_stored() {
         let columns = Selection::new("test", "columns", [columns], 5).unwrap();
         let (rows, columns) = (Arc::new(rows), Some(Arc::new(columns)));
         let plan = Plan::of_rows(vec![Arc::clone(&array)], rows, columns, convert, 3).unwrap();
-        let device = Device::cpu();
-        let mut blocks = Blocks::new(&plan, &device, 3, 0, &Cancel::default()).unwrap();
-        loop {
-            match blocks.next_block() {
-                Ok(Some(_)) => {}
-                Ok(None) => break String::new(),
-                Err(error) => break error.to_string(),
-            }
-        }
+        read_blocks(&plan, 3, 0).err().map_or_else(String::new, |error| error.to_string())
     };
     let in_range = |most| Arc::new(Narrow { range: [0.0, most], ..narrow });
     let found = error(1..6, 1..5, in_range(2.0));
@@ -519,9 +498,7 @@ fn a_conversion_is_told_where_elements_are() {
         let (rows, columns) = (Arc::clone(&rows), Some(Arc::clone(&columns)));
         let plan =
             Plan::new(arrays.clone(), rows, columns, Arc::new(Placed), &size.map(Along::each)).unwrap();
-        let (device, cancel) = (Device::cpu(), Cancel::default());
-        let mut blocks = Blocks::new(&plan, &device, size[0], plan.largest_need(), &cancel).unwrap();
-        while blocks.next_block().unwrap().is_some() {}
+        read_blocks(&plan, size[0], plan.largest_need()).unwrap();
     }
 }
 
@@ -582,12 +559,8 @@ fn numbers_are_narrowed() {
         }
     }
     let of_f64 = |value: f64| {
-        let narrow = Narrow {
-            to: Narrowed::F64,
-            range: [-f64::MAX, f64::MAX],
-            negative_is_missing: false,
-            nan_is_missing: true,
-        };
+        let range = [-f64::MAX, f64::MAX];
+        let narrow = Narrow { to: Narrowed::F64, range, negative_is_missing: false, nan_is_missing: true };
         let array = MemoryArray::new("array", &[value], &[1, 1], &[1, 1]).unwrap();
         let mut to = [0; 8];
         narrow.convert(&array, &value.to_ne_bytes(), &mut to).map(|()| f64::from_ne_bytes(to))
@@ -601,10 +574,8 @@ fn numbers_are_narrowed() {
 fn uploads_are_counted() {
     let values: Vec<u8> = (0..200).collect();
     let array = Arc::new(MemoryArray::new("values", &values, &[50, 4], &[10, 4]).unwrap());
-    let (rows, as_stored) = (Arc::new(Selection::all(50)), Arc::new(AsStored(StoredType::U8)));
-    let plan = Plan::of_rows(vec![array], rows, None, as_stored, 10).unwrap();
-    let device = Device::cpu();
-    let mut blocks = Blocks::new(&plan, &device, 10, 1 << 20, &Cancel::default()).unwrap();
+    let plan = plan_rows(array, 10);
+    let mut blocks = Blocks::new(&plan, cpu(), 10, 1 << 20, &Cancel::default()).unwrap();
     let (mut within, mut uploads) = (Duration::ZERO, 0);
     loop {
         let started = Instant::now();

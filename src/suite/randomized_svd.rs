@@ -7,7 +7,7 @@ use faer::Mat;
 use super::{device_tests, spectrum::*};
 use crate::{
     Budget, Device, Error, MemoryKind, Result, Run, Tensor, assert_err,
-    linalg::{LinearMap, Matrix, Pass, RightSvd, Stop, SvdOptions, host, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, RightSvd, RowSink, Stop, SvdOptions, host, randomized_svd},
     openings::{assert_refused, least, told},
     random::gaussian,
     store::MemoryArray,
@@ -246,12 +246,7 @@ impl LinearMap for Spoiled<'_> {
         Ok(if self.2.get() == 2 { self.1(product) } else { product })
     }
 
-    fn apply(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-    ) -> Result<()> {
+    fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
         self.0.apply(x, pass, sink)
     }
 }

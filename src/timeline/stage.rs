@@ -1,88 +1,57 @@
 //! Kinds of work in a timeline.
 
-/// The kind of work that a span of time was spent on, or of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
+macro_rules! stages {
+    ($($(#[$about:meta])* $stage:ident $name:literal,)*) => {
+        /// The kind of work that a span of time was spent on, or of a value.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Stage {
+            $($(#[$about])* $stage,)*
+        }
+
+        impl Stage {
+            pub(super) const ALL: &[Self] = &[$(Self::$stage),*];
+            pub(super) const COUNT: usize = Self::ALL.len();
+
+            pub(super) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$stage => $name,)*
+                }
+            }
+        }
+    };
+}
+
+stages! {
     /// A part of the run that its program names.
-    Phase,
-    Fetch,
-    Decode,
-    /// Waiting for chunks.
-    Chunks,
-    Convert,
+    Phase "phase",
+    Fetch "fetch",
+    Decode "decode",
+    Chunks "wait for chunks",
+    Convert "convert",
     /// Waiting until a staging slot may be filled.
-    Slot,
-    Upload,
-    Compile,
+    Slot "wait for staging",
+    Upload "upload",
+    Compile "compile",
     /// A kernel: on a thread within its launch, on a lane of a GPU by the GPU's times.
-    Kernel,
+    Kernel "kernel",
     /// A launch of a kernel that is computed later, on a lane of its GPU.
-    Enqueue,
+    Enqueue "enqueue",
     /// A launch of a kernel that is computed later, on a device that tells no times.
-    Untimed,
+    Untimed "enqueue untimed",
     /// A copy that a GPU makes, on one of its lanes.
-    Copy,
-    /// Waiting for the device.
-    Wait,
-    Download,
-    /// Algebra on the host.
-    Host,
+    Copy "copy",
+    Wait "wait for device",
+    Download "download",
+    Host "host algebra",
     /// Waiting for threads that write.
-    Writers,
-    Write,
-    Flush,
+    Writers "wait for writers",
+    Write "write",
+    Flush "flush",
     /// A number of bytes that are held.
-    Bytes,
+    Bytes "bytes",
 }
 
 impl Stage {
-    pub(super) const ALL: [Self; 19] = [
-        Self::Phase,
-        Self::Fetch,
-        Self::Decode,
-        Self::Chunks,
-        Self::Convert,
-        Self::Slot,
-        Self::Upload,
-        Self::Compile,
-        Self::Kernel,
-        Self::Enqueue,
-        Self::Untimed,
-        Self::Copy,
-        Self::Wait,
-        Self::Download,
-        Self::Host,
-        Self::Writers,
-        Self::Write,
-        Self::Flush,
-        Self::Bytes,
-    ];
-    pub(super) const COUNT: usize = Self::ALL.len();
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Phase => "phase",
-            Self::Fetch => "fetch",
-            Self::Decode => "decode",
-            Self::Chunks => "wait for chunks",
-            Self::Convert => "convert",
-            Self::Slot => "wait for staging",
-            Self::Upload => "upload",
-            Self::Compile => "compile",
-            Self::Kernel => "kernel",
-            Self::Enqueue => "enqueue",
-            Self::Untimed => "enqueue untimed",
-            Self::Copy => "copy",
-            Self::Wait => "wait for device",
-            Self::Download => "download",
-            Self::Host => "host algebra",
-            Self::Writers => "wait for writers",
-            Self::Write => "write",
-            Self::Flush => "flush",
-            Self::Bytes => "bytes",
-        }
-    }
-
     /// True if the thread only waits.
     pub(super) const fn is_wait(self) -> bool {
         matches!(self, Self::Chunks | Self::Slot | Self::Wait | Self::Writers)

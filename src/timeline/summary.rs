@@ -188,47 +188,39 @@ impl Summary {
     /// Returns the sentence on what takes the time: of the stages of the threads that ask for blocks and launch kernels, the longest; if that
     /// is waiting for other threads, what these do.
     pub(super) fn bound(&self) -> String {
+        use Stage::{
+            Chunks, Compile, Convert, Decode, Download, Enqueue, Fetch, Flush, Host, Kernel, Slot, Untimed,
+            Upload, Wait, Write, Writers,
+        };
         if self.within.is_empty() {
             return "nothing was recorded".into();
         }
         // The time of a device shows in launches that wait for earlier ones too.
-        let device: &[_] = &[Stage::Enqueue, Stage::Untimed, Stage::Slot, Stage::Wait, Stage::Download];
-        let single = [
-            Stage::Chunks,
-            Stage::Convert,
-            Stage::Upload,
-            Stage::Compile,
-            Stage::Kernel,
-            Stage::Host,
-            Stage::Writers,
-            Stage::Write,
-            Stage::Flush,
-        ];
+        let device: &[_] = &[Enqueue, Untimed, Slot, Wait, Download];
+        let single = [Chunks, Convert, Upload, Compile, Kernel, Host, Writers, Write, Flush];
         let groups = single.iter().map(std::slice::from_ref).chain([device]);
         let covered = |group: &[Stage]| self.total(|label| group.contains(&label.stage)).covered;
         let longest = groups.map(|group| (covered(group), group[0])).max();
         let outside = self.wall().saturating_sub(covered(&[&single[..], device].concat()));
         let Some((covered, stage)) = longest.filter(|(covered, _)| *covered > outside) else {
-            return format!(
-                "bound by what no stage covers: {} of the time",
-                percent(outside, self.wall(), 0)
-            );
+            let share = percent(outside, self.wall(), 0);
+            return format!("bound by what no stage covers: {share} of the time");
         };
         let share = percent(covered, self.wall(), 0);
         let producers = match stage {
-            Stage::Chunks => self.busiest([Stage::Fetch, Stage::Decode]),
-            Stage::Writers | Stage::Write | Stage::Flush => self.busiest([Stage::Write, Stage::Flush]),
+            Chunks => self.busiest([Fetch, Decode]),
+            Writers | Write | Flush => self.busiest([Write, Flush]),
             _ => None,
         };
         let kernels = |covered| {
-            let longest = self.totals().into_iter().filter(|(label, _)| label.stage == Stage::Kernel);
+            let longest = self.totals().into_iter().filter(|(label, _)| label.stage == Kernel);
             let longest = longest.max_by_key(|(_, total)| total.busy);
             let name = longest.map_or_else(String::new, |(label, _)| label.name.into());
             format!("bound by kernels: {} of the time, most of it {name}", percent(covered, self.wall(), 0))
         };
         producers.unwrap_or_else(|| match stage {
             // The kernels' own times say more than the waits for them.
-            Stage::Enqueue => match self.total(|label| label.stage == Stage::Kernel).covered {
+            Enqueue => match self.total(|label| label.stage == Kernel).covered {
                 ran if 2 * ran >= covered => kernels(ran),
                 ran => {
                     let waits = format!("the host launches to it or waits for it {share} of the time");
@@ -239,7 +231,7 @@ impl Summary {
                     format!("bound by the device: {waits}{ran}")
                 }
             },
-            Stage::Kernel => kernels(covered),
+            Kernel => kernels(covered),
             stage => format!("bound by {}: {share} of the time", stage.name()),
         })
     }

@@ -96,28 +96,16 @@ fn the_sentence_names_the_longest_stage() {
     let run: &[_] = &[(Phase, "run", [0, 100])];
     let waits: &[_] = &[(Chunks, "", [0, 60]), (Kernel, "k", [60, 100])];
     let decodes: &[_] = &[(Fetch, "a", [0, 10]), (Decode, "a", [10, 90])];
-    assert_eq!(
-        bound(&[run, waits, decodes, &[(Decode, "a", [0, 62])]]),
-        "bound by decode: 71 % of 2 threads"
-    );
+    let more: &[_] = &[(Decode, "a", [0, 62])];
+    assert_eq!(bound(&[run, waits, decodes, more]), "bound by decode: 71 % of 2 threads");
     assert_eq!(bound(&[run, waits, &[(Fetch, "a", [0, 60])]]), "bound by fetch: 60 % of 1 thread");
     // Without the others, all that is known is the wait.
     assert_eq!(bound(&[run, waits]), "bound by wait for chunks: 60 % of the time");
     let kernels: &[_] = &[(Kernel, "k", [0, 30]), (Kernel, "l", [30, 80]), (Host, "svd", [80, 100])];
     assert_eq!(bound(&[run, kernels]), "bound by kernels: 80 % of the time, most of it l");
     let device = "bound by the device: the host launches to it or waits for it 70 % of the time";
-    assert_eq!(
-        bound(&[
-            run,
-            &[
-                (Enqueue, "k", [0, 20]),
-                (Wait, "", [20, 40]),
-                (Download, "", [40, 70]),
-                (Host, "svd", [70, 100])
-            ]
-        ]),
-        device
-    );
+    let launches: &[_] = &[(Enqueue, "k", [0, 20]), (Wait, "", [20, 40])];
+    assert_eq!(bound(&[run, launches, &[(Download, "", [40, 70]), (Host, "svd", [70, 100])]]), device);
     assert_eq!(bound(&[run, &[(Host, "svd", [0, 70])]]), "bound by host algebra: 70 % of the time");
     let writes: &[_] = &[(Write, "", [0, 10]), (Flush, "", [10, 100])];
     assert_eq!(bound(&[run, &[(Writers, "", [0, 70])], writes]), "bound by flush: 90 % of 1 thread");
@@ -161,10 +149,8 @@ fn both_files_say_whose_times_they_are() {
     on(&timeline, "main", &[(Stage::Untimed, "l", [10, 15])]);
     let [trace, page] = files();
     for file in [&trace, &page] {
-        assert!(
-            file.contains("Times of gpu queue are the device's own")
-                && file.contains("A launch that is untimed")
-        );
+        let words = ["Times of gpu queue are the device's own", "A launch that is untimed"];
+        assert!(words.iter().all(|words| file.contains(words)));
     }
     let place = |name: &str| page.find(&format!(">{name}</text>")).unwrap();
     assert!(place("main") < place("gpu queue") && place("gpu queue") < place("pool-0"));
@@ -236,11 +222,8 @@ fn processes_merge_by_their_clocks() {
     // The worker began a second later.
     let later = timeline.0.began_at + Duration::from_secs(1);
     std::sync::Arc::get_mut(&mut worker.0).unwrap().began_at = later;
-    on(
-        &worker,
-        "pool-0",
-        &[(Stage::Kernel, "l", [0, 5]), (Stage::Decode, "a", [10, 20]), (Stage::Phase, "p", [0, 30])],
-    );
+    let spans = [(Stage::Kernel, "l", [0, 5]), (Stage::Decode, "a", [10, 20]), (Stage::Phase, "p", [0, 30])];
+    on(&worker, "pool-0", &spans);
     worker.grid("a", [2, 3].into_iter());
     on_device(&worker, "gpu queue", "k", [0, 5]);
     let bytes = worker.to_bytes();

@@ -4,7 +4,7 @@ use std::{cell::RefCell, time::Instant};
 
 use teatime::{
     Device, DeviceKind, Result, Run, Status, Tensor,
-    linalg::{LinearMap, Matrix, Pass, Stop, SvdOptions, randomized_svd},
+    linalg::{LinearMap, Matrix, Pass, RowSink, Stop, SvdOptions, randomized_svd},
     packed::{PackedMatrix, PackedRows, packed_uniform},
     to_usize,
 };
@@ -196,12 +196,7 @@ impl LinearMap for Staged<'_> {
         Ok(product)
     }
 
-    fn apply(
-        &self,
-        x: &Matrix,
-        pass: &Pass<'_>,
-        sink: &mut dyn FnMut(u64, &Matrix) -> Result<()>,
-    ) -> Result<()> {
+    fn apply(&self, x: &Matrix, pass: &Pass<'_>, sink: &mut RowSink<'_>) -> Result<()> {
         self.matrix.apply(x, pass, sink)
     }
 }

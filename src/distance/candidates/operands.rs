@@ -93,8 +93,8 @@ impl Operands {
         let elements = [self.x.as_ref().unwrap_or(&self.y), &self.y];
         for ([a, b], accumulate) in [(elements, false), (self.lengths.each_ref(), true)] {
             let (a, b) = (Rows::new(a, rows.clone()), Rows::new(b, columns.clone()));
-            let (name, op, lower, depth) = ("distance", Op::Nt, false, u64::MAX);
-            Product { name, op, a, b, lower, accumulate, depth, tf32: true }.run(&mut products)?;
+            let product = Product { accumulate, tf32: true, ..Product::new("distance", Op::Nt, a, b) };
+            product.run(&mut products)?;
         }
         Ok(products)
     }

@@ -401,10 +401,6 @@ impl BoxWriter for Nowhere<'_> {
         self.shape.to_vec()
     }
 
-    fn has_box(&self, _: &[Range<u64>]) -> Result<bool> {
-        Ok(false)
-    }
-
     fn write_box_bytes(&self, _: &[Range<u64>], _: &[u8]) -> Result<()> {
         Ok(())
     }

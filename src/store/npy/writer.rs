@@ -8,13 +8,12 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::descr;
 use crate::{
     Error, Result, StoredType,
     extent::to_usize,
     files::{hidden, write_at},
     store::{
-        blocks::runs,
+        blocks::{in_memory, runs},
         box_writer::{BoxWriter, check_box},
     },
 };
@@ -106,15 +105,11 @@ impl BoxWriter for NpyWriter {
         self.shape.iter().enumerate().map(|(axis, &n)| if axis == last { n.max(1) } else { 1 }).collect()
     }
 
-    fn has_box(&self, _: &[Range<u64>]) -> Result<bool> {
-        Ok(false)
-    }
-
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
         let extent = check_box(self, ranges, elements)?;
         let size = self.dtype.size();
-        let shape: Vec<usize> = self.shape.iter().copied().map(to_usize).collect();
         let origin: Vec<usize> = ranges.iter().map(|range| to_usize(range.start)).collect();
+        let shape = in_memory(&self.shape);
         let (run, offsets) = runs(&shape, &origin, &extent);
         for (part, offset) in elements.chunks_exact((run * size).max(1)).zip(offsets) {
             let at = self.start + (offset * size) as u64;
@@ -143,7 +138,7 @@ pub(super) fn header(dtype: StoredType, shape: &[u64]) -> Vec<u8> {
     let extents: Vec<String> = shape.iter().map(ToString::to_string).collect();
     // Python writes a tuple of one element with a comma.
     let comma = if shape.len() == 1 { "," } else { "" };
-    let (kind, extents) = (descr(dtype), extents.join(", "));
+    let (kind, extents) = (dtype.descr(cfg!(target_endian = "big")), extents.join(", "));
     let entries = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({extents}{comma}), }}");
     // Ten bytes precede the entries, and a line feed follows them.
     let len = (10 + entries.len() + 1).next_multiple_of(64) - 10;

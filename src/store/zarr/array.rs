@@ -136,13 +136,8 @@ impl ZarrArray {
 
 impl ChunkedArray for ZarrArray {
     fn facts(&self) -> ArrayFacts<'_> {
-        let metadata = &self.inner.metadata;
-        ArrayFacts {
-            name: self.inner.name(),
-            shape: &metadata.shape,
-            chunk_shape: &metadata.chunk_shape,
-            dtype: self.dtype,
-        }
+        let Metadata { shape, chunk_shape, .. } = &self.inner.metadata;
+        ArrayFacts { name: self.inner.name(), shape, chunk_shape, dtype: self.dtype }
     }
 
     fn missing_value(&self) -> Option<f64> {

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::json::{DOCUMENTS, MAX_METADATA_BYTES, read_json};
+use super::json::{MAX_METADATA_BYTES, is_document, read_json};
 use crate::{
     Error, Result,
     store::{Storage, StoredBytes, Value as Stored, storage::join},
@@ -74,7 +74,7 @@ impl Documents {
 
     /// Returns the document of a key; the outer `None` for the key of anything else, and for a document that is too large.
     fn document(&self, key: &str) -> io::Result<Option<Document>> {
-        if !DOCUMENTS.contains(&key.rsplit_once('/').map_or(key, |(_, name)| name)) {
+        if !is_document(key) {
             return Ok(None);
         }
         if let Some(document) = self.known().get(key) {

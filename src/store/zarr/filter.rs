@@ -9,9 +9,9 @@ use zarrs::metadata::v3::MetadataV3;
 
 use super::{
     guard::{Decoded, Size, Why, buffer, first, u32_at},
-    layout, spec,
+    layout,
 };
-use crate::{StoredType, dtype::nearest_f32};
+use crate::{StoredType, dtype::nearest_f32, store::with_stored};
 
 /// Numbers in a byte order.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,23 +39,6 @@ pub(crate) enum Filter {
     Fletcher32,
 }
 
-/// Evaluates `$then` with the Rust type of `$dtype` as `$T`. [`Numbers`] are no booleans.
-macro_rules! with_number {
-    ($dtype:expr, $T:ident => $then:expr) => {
-        with_number!(@ $dtype, $T, $then, [
-            Bool u8, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, F16 f16, F32 f32, F64 f64
-        ])
-    };
-    (@ $dtype:expr, $T:ident, $then:expr, [$($variant:ident $type:ty),*]) => {
-        match $dtype {
-            $(StoredType::$variant => {
-                type $T = $type;
-                $then
-            })*
-        }
-    };
-}
-
 /// Sums as NumPy computes them in a type: integers wrap.
 trait Wrapping: Pod {
     fn plus(self, other: Self) -> Self;
@@ -79,20 +62,8 @@ impl Numbers {
     /// Parses a name of NumPy, such as `<i2`, or of Zarr. Without a byte order, as in `i2`, it is the native one.
     fn parse(name: &str) -> Option<Self> {
         let kind = name.trim_start_matches(['<', '>', '|', '=']);
-        let dtype = match kind {
-            "u1" => StoredType::U8,
-            "i1" => StoredType::I8,
-            "u2" => StoredType::U16,
-            "i2" => StoredType::I16,
-            "u4" => StoredType::U32,
-            "i4" => StoredType::I32,
-            "u8" => StoredType::U64,
-            "i8" => StoredType::I64,
-            "f2" => StoredType::F16,
-            "f4" => StoredType::F32,
-            "f8" => StoredType::F64,
-            _ => spec::dtype(name).filter(|dtype| *dtype != StoredType::Bool)?,
-        };
+        let dtype = StoredType::of_kind(kind).or_else(|| StoredType::of_full_name(name));
+        let dtype = dtype.filter(|dtype| *dtype != StoredType::Bool)?;
         let big_endian = match &name[..name.len() - kind.len()] {
             "<" => false,
             ">" => true,
@@ -219,7 +190,7 @@ impl Filter {
         }
         match self {
             Self::Delta([decoded, stored]) => {
-                with_number!(stored.dtype, S => with_number!(decoded.dtype, T => {
+                with_stored!(stored.dtype, S => with_stored!(decoded.dtype, T => {
                     let mut sum = T::default();
                     map(&data, &mut out, |x: S| {
                         sum = sum.plus(x.as_());
@@ -231,7 +202,7 @@ impl Filter {
                 // NumPy divides f16 in f16, f32 in f32, and integers in f64.
                 let singles = [scale, offset].map(nearest_f32);
                 let halves = [scale, offset].map(f16::from_f64);
-                with_number!(stored.dtype, S => with_number!(decoded.dtype, T => match stored.dtype {
+                with_stored!(stored.dtype, S => with_stored!(decoded.dtype, T => match stored.dtype {
                     StoredType::F16 => map(&data, &mut out, |x: S| -> T {
                         let x: f16 = x.as_();
                         (x / halves[0] + halves[1]).as_()
@@ -247,7 +218,7 @@ impl Filter {
                 }));
             }
             Self::Cast([decoded, stored]) => {
-                with_number!(stored.dtype, S => with_number!(decoded.dtype, T => map(&data, &mut out, |x: S| -> T { x.as_() })));
+                with_stored!(stored.dtype, S => with_stored!(decoded.dtype, T => map(&data, &mut out, |x: S| -> T { x.as_() })));
             }
             Self::Nothing => return Ok(data),
             Self::Bits => {
@@ -308,7 +279,10 @@ mod tests {
             [("i1", "int8"), ("u2", "uint16"), ("i4", "int32"), ("f2", "float16"), ("f8", "float64")]
         {
             let expected = Numbers::parse(&format!("{native}{kind}"));
-            assert!(expected.is_some_and(|numbers| numbers.dtype == spec::dtype(whole).unwrap()), "{kind}");
+            assert!(
+                expected.is_some_and(|numbers| numbers.dtype == StoredType::of_full_name(whole).unwrap()),
+                "{kind}"
+            );
             for same in [kind, whole, &format!("|{kind}"), &format!("={kind}")] {
                 assert_eq!(Numbers::parse(same), expected, "{same}");
             }

@@ -303,11 +303,8 @@ pub(crate) fn lzma(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
         return inflate(XzReader::new_mem_limit(data, true, LZMA_KIB), size, "lzma data has");
     }
     let reader = LzmaReader::new_mem_limit(data, LZMA_KIB, None);
-    inflate(
-        reader.map_err(|error| damaged("lzma cannot decompress it", size, &error))?,
-        size,
-        "lzma data has",
-    )
+    let reader = reader.map_err(|error| damaged("lzma cannot decompress it", size, &error))?;
+    inflate(reader, size, "lzma data has")
 }
 
 /// Reads to the end, but stops one byte past `size`.

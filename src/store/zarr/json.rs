@@ -13,6 +13,11 @@ use crate::{
 pub(in crate::store) const DOCUMENTS: [&str; 5] =
     ["zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata"];
 
+/// True for the key of such a document.
+pub(in crate::store) fn is_document(key: &str) -> bool {
+    DOCUMENTS.contains(&key.rsplit_once('/').map_or(key, |(_, name)| name))
+}
+
 /// The maximum number of bytes of the metadata of one array.
 pub(super) const MAX_METADATA_BYTES: u64 = 16 << 20;
 

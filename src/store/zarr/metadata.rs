@@ -15,7 +15,6 @@ use super::{
     json::read_json,
     node::Node,
     shard::Shard,
-    spec,
 };
 use crate::{
     Error, Result, StoredType,
@@ -387,7 +386,7 @@ fn parse_chunks(v3: &ArrayMetadataV3) -> Why<Vec<u64>> {
 
 fn parse_element(v3: &ArrayMetadataV3, text: bool) -> Why<Element> {
     let name = v3.data_type.name();
-    if let Some(dtype) = spec::dtype(name) {
+    if let Some(dtype) = StoredType::of_full_name(name) {
         return Ok(Element::Number(dtype));
     }
     let bits = name.strip_prefix('r').and_then(|bits| bits.parse::<usize>().ok());

@@ -23,7 +23,7 @@ mod writer;
 
 #[cfg(feature = "remote")]
 pub(super) use self::consolidated::consolidated;
-pub(super) use self::json::DOCUMENTS;
+pub(super) use self::json::{DOCUMENTS, is_document};
 pub use self::{
     array::ZarrArray,
     column::Column,

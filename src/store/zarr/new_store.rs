@@ -13,7 +13,10 @@ use super::{
 use crate::{
     Error, Result,
     extent::to_usize,
-    store::{Folder, Storable, storage::is_partial},
+    store::{
+        Folder, Storable,
+        storage::{create_beside, is_partial},
+    },
 };
 
 /// The maximum number of elements of a chunk that spans whole rows, and the side length of other chunks.
@@ -59,7 +62,11 @@ impl NewStore {
         if path.symlink_metadata().is_ok() {
             return Err(Error::store(path.display(), "exists already"));
         }
-        let scratch = make_scratch(path)?;
+        if path.file_name().is_none() {
+            return Err(Error::store(path.display(), "is not the name of a store"));
+        }
+        let created = create_beside(path, |scratch| std::fs::create_dir(scratch));
+        let ((), scratch) = created.map_err(|source| Error::io(path.display(), source))?;
         let folder = Arc::new(Folder::new(&scratch));
         let store = Self { path: path.to_path_buf(), scratch, folder };
         write_group(&*store.folder, "", ZarrFormat::V2, attributes)?;
@@ -150,21 +157,4 @@ pub fn is_free(path: impl AsRef<Path>, name: &str) -> Result<bool> {
     }
     let why = if name.is_empty() { "is no Zarr array".into() } else { format!("has no array `{name}`") };
     Err(Error::store(path.display(), format_args!("is there, and {why}")))
-}
-
-/// Creates a new folder next to `path`.
-fn make_scratch(path: &Path) -> Result<PathBuf> {
-    let name = path.file_name().ok_or_else(|| Error::store(path.display(), "is not the name of a store"))?;
-    for attempt in 0.. {
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}-{attempt}.partial", std::process::id()));
-        let scratch = path.with_file_name(hidden);
-        match std::fs::create_dir(&scratch) {
-            Ok(()) => return Ok(scratch),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 100 => {}
-            Err(source) => return Err(Error::io(scratch.display(), source)),
-        }
-    }
-    Err(Error::store(path.display(), "no name is left for a folder beside it"))
 }

@@ -8,8 +8,7 @@ use zarrs::array::codec::{BloscCompressionLevel, BloscCompressor, BloscShuffleMo
 use super::guard::Why;
 use crate::{
     StoredType,
-    extent::to_usize,
-    store::blocks::{advance, extract_block},
+    store::blocks::{advance, extract_block, in_memory},
 };
 
 /// Attributes of an array or a group, by name.
@@ -153,7 +152,7 @@ impl ArraySpec {
                 "zarr_format": 2,
                 "shape": self.shape,
                 "chunks": self.chunk_shape,
-                "dtype": self.dtype.map_or("|O", |dtype| names(dtype)[0]),
+                "dtype": self.dtype.map_or_else(|| "|O".to_owned(), |dtype| dtype.descr(false)),
                 "fill_value": self.fill,
                 "order": "C",
                 "filters": if self.dtype.is_none() { json!([{ "id": "vlen-utf8" }]) } else { Value::Null },
@@ -179,7 +178,7 @@ impl ArraySpec {
             "zarr_format": 3,
             "node_type": "array",
             "shape": self.shape,
-            "data_type": self.dtype.map_or("string", |dtype| names(dtype)[1]),
+            "data_type": self.dtype.map_or("string", StoredType::full_name),
             "chunk_grid": { "name": "regular", "configuration": { "chunk_shape": self.tile_shape() } },
             "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
             "fill_value": self.fill,
@@ -252,8 +251,7 @@ impl ArraySpec {
     pub(crate) fn encode<'a>(&self, bytes: &'a [u8], extent: &[u64]) -> Why<Cow<'a, [u8]>> {
         let Some(shard) = &self.shard_shape else { return self.encode_chunk(bytes) };
         let size = self.dtype.map_or(1, StoredType::size);
-        let as_usize = |shape: &[u64]| shape.iter().copied().map(to_usize).collect();
-        let (shard, chunk): (Vec<usize>, Vec<usize>) = (as_usize(shard), as_usize(&self.chunk_shape));
+        let [shard, chunk] = [shard, &self.chunk_shape].map(|shape| in_memory(shape));
         let grid: Vec<usize> = shard.iter().zip(&chunk).map(|(shard, chunk)| shard / chunk).collect();
         let (mut out, mut index, mut at) = (Vec::new(), Vec::new(), vec![0; grid.len()]);
         loop {
@@ -309,38 +307,4 @@ fn with_checksum(mut bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
 
 fn named(codec: &str) -> Value {
     json!({ "name": codec })
-}
-
-macro_rules! names {
-    ($($dtype:ident $v2:literal $v3:literal;)*) => {
-        /// Returns a type's names: in version 2 (little-endian), and in version 3.
-        const fn names(dtype: StoredType) -> [&'static str; 2] {
-            match dtype {
-                $(StoredType::$dtype => [$v2, $v3],)*
-            }
-        }
-
-        /// Returns the type that has this name in version 3.
-        pub(super) fn dtype(name: &str) -> Option<StoredType> {
-            match name {
-                $($v3 => Some(StoredType::$dtype),)*
-                _ => None,
-            }
-        }
-    };
-}
-
-names! {
-    Bool "|b1" "bool";
-    I8 "|i1" "int8";
-    U8 "|u1" "uint8";
-    I16 "<i2" "int16";
-    U16 "<u2" "uint16";
-    I32 "<i4" "int32";
-    U32 "<u4" "uint32";
-    I64 "<i8" "int64";
-    U64 "<u8" "uint64";
-    F16 "<f2" "float16";
-    F32 "<f4" "float32";
-    F64 "<f8" "float64";
 }

@@ -27,7 +27,7 @@ use crate::{
     extent::{index_at, to_usize},
     store::{
         BoxWriter, Storable, Value as Stored, WritableStorage,
-        blocks::{extract_block, insert_block},
+        blocks::{extract_block, in_memory, padded},
         box_writer::{check_box, check_tiles},
         storage::join,
     },
@@ -274,12 +274,8 @@ impl ArrayWriter {
             layout::swap_bytes(bytes.to_mut(), dtype.size());
         }
         if extent != self.spec.tile_shape() {
-            let as_usize = |extents: &[u64]| extents.iter().copied().map(to_usize).collect();
-            let (tile, extent): (Vec<usize>, Vec<usize>) =
-                (as_usize(self.spec.tile_shape()), as_usize(&extent));
-            let mut whole = vec![0; tile.iter().product::<usize>() * dtype.size()];
-            insert_block(&mut whole, &tile, &vec![0; extent.len()], &bytes, &extent, dtype.size());
-            bytes = Cow::Owned(whole);
+            let [tile, extent] = [self.spec.tile_shape(), &extent].map(in_memory);
+            bytes = Cow::Owned(padded(&bytes, &extent, &tile, dtype.size()));
         }
         self.put(index, at, &bytes)
     }
@@ -374,22 +370,15 @@ impl ArrayWriter {
             attributes.insert(ATTRIBUTE.to_owned(), json!({ "job": hash, "status": status }));
         }
         if self.spec.format == ZarrFormat::V3 {
-            return self.put_value(
-                &join(&self.path, "zarr.json"),
-                self.spec.metadata(&attributes).to_string().as_bytes(),
-            );
+            return put(&*self.storage, &join(&self.path, "zarr.json"), &self.spec.metadata(&attributes));
         }
         if !self.spec.axes.is_empty() {
             attributes.insert("_ARRAY_DIMENSIONS".to_owned(), json!(self.spec.axes));
         }
         // The attributes are written first, so that an array with metadata always has attributes.
-        self.put_value(&join(&self.path, ".zattrs"), Value::Object(attributes).to_string().as_bytes())?;
+        put(&*self.storage, &join(&self.path, ".zattrs"), &Value::Object(attributes))?;
         let metadata = self.spec.metadata(&self.spec.attributes);
-        self.put_value(&join(&self.path, ".zarray"), metadata.to_string().as_bytes())
-    }
-
-    fn put_value(&self, key: &str, value: &[u8]) -> Result<()> {
-        put(&*self.storage, key, value)
+        put(&*self.storage, &join(&self.path, ".zarray"), &metadata)
     }
 
     fn io(&self, key: &str, source: std::io::Error) -> Error {
@@ -436,7 +425,7 @@ impl BoxWriter for ArrayWriter {
             let starts = index.iter().zip(self.spec.tile_shape()).zip(ranges);
             let origin: Vec<usize> =
                 starts.map(|((at, tile), range)| to_usize(at * tile - range.start)).collect();
-            let extent: Vec<usize> = self.extent(&index).into_iter().map(to_usize).collect();
+            let extent = in_memory(&self.extent(&index));
             if extent == shape {
                 return self.write_bytes(&index, dtype, elements);
             }
@@ -462,12 +451,13 @@ pub fn write_group(
 ) -> Result<()> {
     if format == ZarrFormat::V3 {
         let metadata = json!({ "zarr_format": 3, "node_type": "group", "attributes": attributes });
-        return put(storage, &join(path, "zarr.json"), metadata.to_string().as_bytes());
+        return put(storage, &join(path, "zarr.json"), &metadata);
     }
-    put(storage, &join(path, ".zgroup"), br#"{"zarr_format":2}"#)?;
-    put(storage, &join(path, ".zattrs"), Value::Object(attributes.clone()).to_string().as_bytes())
+    put(storage, &join(path, ".zgroup"), &json!({ "zarr_format": 2 }))?;
+    put(storage, &join(path, ".zattrs"), &Value::Object(attributes.clone()))
 }
 
-fn put(storage: &dyn WritableStorage, key: &str, value: &[u8]) -> Result<()> {
-    storage.put(key, value).map_err(|source| Error::io(storage.place(key), source))
+fn put(storage: &dyn WritableStorage, key: &str, document: &Value) -> Result<()> {
+    let put = storage.put(key, document.to_string().as_bytes());
+    put.map_err(|source| Error::io(storage.place(key), source))
 }

@@ -18,7 +18,7 @@ use self::directory::{Entry, LOCAL, wrong};
 use super::{
     Storage, StoredBytes, Value,
     storage::{join, key_within},
-    zarr::DOCUMENTS,
+    zarr::{DOCUMENTS, is_document},
 };
 use crate::{Error, Result, extent::to_usize, files::read_at, fresh};
 
@@ -318,11 +318,8 @@ impl Storage for ZipStorage {
     fn reads_ranges(&self, key: &str) -> io::Result<bool> {
         let name = self.name(key)?;
         let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let is_document = |entry: &Entry| {
-            DOCUMENTS.contains(&entry.name.rsplit_once('/').map_or(&*entry.name, |(_, name)| name))
-        };
-        Ok(self.is_plain
-            || !self.below(folder).iter().any(|entry| entry.is_deflated() && !is_document(entry)))
+        let is_in_the_way = |entry: &Entry| entry.is_deflated() && !is_document(&entry.name);
+        Ok(self.is_plain || !self.below(folder).iter().any(is_in_the_way))
     }
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {

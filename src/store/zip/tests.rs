@@ -11,10 +11,9 @@ use flate2::{Compression, write::DeflateEncoder};
 
 use super::*;
 use crate::{
-    Cancel, ChunkedArray, Device, MissingChunk, Run, StoredType,
-    openings::{Zipped, cpu, stored, zip},
+    ChunkedArray, MissingChunk, StoredType,
+    openings::{Numbers, Zipped, elements, patched, plan_rows, read_blocks, stored, zip},
     store::{ArraySpec, ArrayWriter, Folder, StorageOptions, ZarrArray, open_storage},
-    stream::{AsStored, Blocks, Plan, Selection, StoredMatrix},
 };
 
 const FIXTURES: [&str; 4] = ["stored.ozx", "deflated.zarr.zip", "large.zarr.zip", "info-zip.ZIP"];
@@ -83,20 +82,8 @@ fn deflated<'a>(name: &'a str, value: &'a [u8]) -> Zipped<'a> {
     (name, 8, encoder.finish().unwrap(), value)
 }
 
-/// Returns bytes with others written at `at`.
-fn patched(bytes: &[u8], at: usize, others: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    bytes[at..at + others.len()].copy_from_slice(others);
-    bytes
-}
-
 fn find(bytes: &[u8], signature: &[u8]) -> usize {
     bytes.windows(signature.len()).position(|window| window == signature).unwrap()
-}
-
-fn elements(array: ZarrArray) -> Vec<f32> {
-    let matrix = StoredMatrix::new(vec![Arc::new(array)], &Device::cpu()).unwrap();
-    matrix.to_tensor(&Run::default()).unwrap().read().unwrap()
 }
 
 /// A shard that is deflated is inflated once in a pass within the least memory, which counts it; one that is stored is read by ranges.
@@ -117,16 +104,11 @@ fn shards_in_archives() {
         let array = Arc::new(ZarrArray::open_in(&storage, "", MissingChunk::Error).unwrap());
         let shards = array.shards().unwrap();
         assert_eq!(shards.are_whole, is_deflated);
-        let (rows, convert) = (Arc::new(Selection::all(8)), Arc::new(AsStored(StoredType::F32)));
-        let plan = Plan::of_rows(vec![array], rows, None, convert, 2).unwrap();
+        let plan = plan_rows(array, 2);
         assert_eq!(plan.largest_need() > shards.bytes, is_deflated);
         object.asked.lock().unwrap().clear();
-        let mut blocks = Blocks::new(&plan, cpu(), 2, plan.largest_need(), &Cancel::default()).unwrap();
-        let mut all = Vec::new();
-        while let Some(mut block) = blocks.next_block().unwrap() {
-            all.extend(block.bytes().chunks(4).map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap())));
-        }
-        assert_eq!(all, values);
+        let (found, _) = read_blocks(&plan, 2, plan.largest_need()).unwrap();
+        assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&found), values);
         // The local header, the index, and 12 chunks; or the entry.
         assert_eq!(object.asked.lock().unwrap().len(), if is_deflated { 1 } else { 14 });
     }
@@ -150,7 +132,7 @@ fn archives_of_other_programs() {
                 second
             });
             assert_eq!((array.opens_chunks(), open), (is_plain, is_plain.then_some([19.0])));
-            assert_eq!(elements(array), expected, "{name} {place} {within}");
+            assert_eq!(elements::<f32>(Arc::new(array)), expected, "{name} {place} {within}");
         }
         let storage = open_storage(&path, &StorageOptions::default()).unwrap();
         let lists = ["", "a", "a/x", "a/x/c", "a/x/c/0", "b"].map(|prefix| storage.list(prefix).unwrap());
@@ -357,11 +339,8 @@ fn entries_of_several_pieces() {
 /// Whatever is changed in an archive, a value is its own or an error, and nothing beyond the archive is asked for.
 #[test]
 fn changed_bytes_give_errors() {
-    let mut state = 1_u64;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        to_usize(state >> 33) % below
-    };
+    let mut numbers = Numbers(1);
+    let mut random = |below: usize| numbers.below(below);
     let mut kept = [0, 0];
     for name in FIXTURES {
         let bytes = fs::read(fixture(name)).unwrap();
@@ -409,7 +388,8 @@ fn behind_urls() {
         let remote = ZarrArray::open(&url, "", MissingChunk::Error).unwrap();
         let root = if name == "info-zip.ZIP" { "x.zarr/" } else { "" };
         assert_eq!((remote.fetches(), remote.name()), (64, &*format!("{}/{name}/{root}a/x", server.url)));
-        assert_eq!(elements(remote), elements(local));
+        let [remote, local] = [remote, local].map(|array| elements::<f32>(Arc::new(array)));
+        assert_eq!(remote, local);
         // The size, the directory, the metadata, which are read once, and three chunks.
         let requests = server.requests();
         assert!(

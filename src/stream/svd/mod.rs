@@ -18,7 +18,9 @@ use crate::linalg::randomized_svd;
 use crate::{
     Budget, ChunkedArray, Device, Error, Real, Result, Run, StoredType, Tensor,
     extent::blocks,
-    linalg::{Checkpoint, GroupMatrix, LinearMap, Matrix, RightSvd, SvdOptions, TruncatedSvd, left_vectors},
+    linalg::{
+        Checkpoint, GroupMatrix, LinearMap, Matrix, RightSvd, RowSink, SvdOptions, TruncatedSvd, left_vectors,
+    },
 };
 
 const OP: &str = "svd_stored";
@@ -196,9 +198,6 @@ impl Source {
     }
 }
 
-/// A callback that takes the index of the first row, and the rows, of each block.
-type Sink<'a> = dyn FnMut(u64, &Matrix) -> Result<()> + 'a;
-
 impl StoredSvd {
     /// Calls `sink` with the index of the first row and the rows of each block of U (m, k), in order. Blocks start at multiples of 1,024
     /// rows. By QR, and by the Gram matrix of a matrix with fewer rows than columns, U is there; otherwise this takes one pass, unless the iteration
@@ -206,13 +205,8 @@ impl StoredSvd {
     ///
     /// # Errors
     /// The errors of a pass; any error that `sink` returns.
-    pub fn left(&self, run: &Run, sink: &mut Sink<'_>) -> Result<()> {
-        match &self.vectors {
-            Vectors::Map { svd, is_transposed: true, .. } => rows_of(&svd.v, sink),
-            Vectors::Map { svd, map, .. } => left_vectors(map.map(), svd, run, sink),
-            Vectors::F32(svd) => blocks_of(&svd.u, sink),
-            Vectors::F64(svd) => blocks_of(&svd.u, sink),
-        }
+    pub fn left(&self, run: &Run, sink: &mut RowSink<'_>) -> Result<()> {
+        self.side(true, run, sink)
     }
 
     /// Calls `sink` as [`left`](Self::left) does, with V (n, k), which takes a pass only by the Gram matrix of a matrix with fewer rows than
@@ -220,12 +214,16 @@ impl StoredSvd {
     ///
     /// # Errors
     /// As `left`.
-    pub fn right(&self, run: &Run, sink: &mut Sink<'_>) -> Result<()> {
+    pub fn right(&self, run: &Run, sink: &mut RowSink<'_>) -> Result<()> {
+        self.side(false, run, sink)
+    }
+
+    fn side(&self, is_left: bool, run: &Run, sink: &mut RowSink<'_>) -> Result<()> {
         match &self.vectors {
-            Vectors::Map { svd, is_transposed: false, .. } => rows_of(&svd.v, sink),
+            Vectors::Map { svd, is_transposed, .. } if *is_transposed == is_left => rows_of(&svd.v, sink),
             Vectors::Map { svd, map, .. } => left_vectors(map.map(), svd, run, sink),
-            Vectors::F32(svd) => blocks_of(&svd.v, sink),
-            Vectors::F64(svd) => blocks_of(&svd.v, sink),
+            Vectors::F32(svd) => blocks_of(if is_left { &svd.u } else { &svd.v }, sink),
+            Vectors::F64(svd) => blocks_of(if is_left { &svd.u } else { &svd.v }, sink),
         }
     }
 
@@ -253,11 +251,11 @@ impl StoredSvd {
     }
 }
 
-fn rows_of(vectors: &Matrix, sink: &mut Sink<'_>) -> Result<()> {
+fn rows_of(vectors: &Matrix, sink: &mut RowSink<'_>) -> Result<()> {
     if vectors.rows() == 0 { Ok(()) } else { sink(0, vectors) }
 }
 
-fn blocks_of<R: Real>(vectors: &Tensor<R>, sink: &mut Sink<'_>) -> Result<()> {
+fn blocks_of<R: Real>(vectors: &Tensor<R>, sink: &mut RowSink<'_>) -> Result<()> {
     blocks(vectors.shape()[0], 4096)
         .try_for_each(|rows| sink(rows.start, &Matrix::from_tensor(&*vectors.rows(rows.clone())?)?))
 }

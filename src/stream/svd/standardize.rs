@@ -407,11 +407,8 @@ impl Standard {
         let (mut convert, total) =
             standardized([m as f64, n as f64], is_wide, &measured, &means, measure.options);
         if !total.is_finite() {
-            return Err(Error::argument(
-                OP,
-                "arrays",
-                "the sum of the squares of their elements is beyond f64",
-            ));
+            let why = "the sum of the squares of their elements is beyond f64";
+            return Err(Error::argument(OP, "arrays", why));
         }
         let mean_square = total / (m as f64 * n as f64);
         let power = if mean_square > 0.0 { mean_square.sqrt().log2().round().exp2() } else { 1.0 };

@@ -49,10 +49,6 @@ impl BoxWriter for HostBox<'_> {
         self.tile.clone()
     }
 
-    fn has_box(&self, _ranges: &[Range<u64>]) -> Result<bool> {
-        Ok(false)
-    }
-
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let shape: Vec<usize> = extents(self.within).collect();

@@ -163,11 +163,8 @@ impl<O: BoxOperation> UntypedOperation for Typed<'_, O> {
         let mut out = Tensor::empty(device, &extents)?;
         self.0.run(&x, place, &mut out)?;
         if out.shape() != extents {
-            return Err(Error::shape(
-                "sweep",
-                format_args!("an output of {extents:?}"),
-                format_args!("{:?}", out.shape()),
-            ));
+            let expected = format_args!("an output of {extents:?}");
+            return Err(Error::shape("sweep", expected, format_args!("{:?}", out.shape())));
         }
         out.into_bytes()
     }

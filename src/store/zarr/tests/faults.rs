@@ -6,37 +6,27 @@ use super::{
     super::{guard::Fault, metadata::Metadata, shard::slice},
     *,
 };
-use crate::WholeShard;
+use crate::{WholeShard, openings::patched};
 
 const SHAPE: [u64; 3] = [32, 64, 2];
 const BYTES: usize = 32 * 64 * 2;
 
 fn plain() -> Vec<u8> {
-    Numbers(11).compressible(BYTES)
+    compressible(&mut Numbers(11), BYTES)
 }
 
 /// Writes an array of two chunks with a v2 compressor, in which the second chunk is `chunk`.
 fn v2_store(compressor: &Value, chunk: Vec<u8>) -> Scratch {
-    let scratch = Scratch::new();
-    let metadata = v2(&[64, 64, 2], &SHAPE, "|i1", compressor.clone());
-    scratch.array("a", &metadata, &[("1.0.0", chunk)]);
-    scratch
+    Scratch::of(&v2(&[64, 64, 2], &SHAPE, "|i1", compressor.clone()), &[("1.0.0", chunk)])
 }
 
 /// Writes the array of [`v2_store`] with v3 codecs that follow `bytes`.
 fn v3_store(codecs: &[Value], chunk: Vec<u8>) -> Scratch {
-    let scratch = Scratch::new();
-    let chain: Vec<Value> = [json!({ "name": "bytes" })].into_iter().chain(codecs.iter().cloned()).collect();
-    scratch.array("a", &v3(&[64, 64, 2], &SHAPE, "int8", chain.into()), &[("c/1/0/0", chunk)]);
-    scratch
+    let chain = [&[json!({ "name": "bytes" })], codecs].concat();
+    Scratch::of(&v3(&[64, 64, 2], &SHAPE, "int8", chain.into()), &[("c/1/0/0", chunk)])
 }
 
 /// Returns the error of reading the chunk at `index`, and checks that it names the array and the chunk.
-fn why(scratch: &Scratch, index: &[u64], case: &str) -> String {
-    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    named(array.read_chunk(index), index, case)
-}
-
 fn named(read: crate::Result<DecodedChunk>, index: &[u64], case: &str) -> String {
     match read {
         Err(Error::Chunk { array, index: at, why, .. }) => {
@@ -48,14 +38,15 @@ fn named(read: crate::Result<DecodedChunk>, index: &[u64], case: &str) -> String
 }
 
 fn refused(scratch: &Scratch, case: &str) -> String {
-    why(scratch, &[1, 0, 0], case)
+    named(scratch.strict().read_chunk(&[1, 0, 0]), &[1, 0, 0], case)
 }
 
-/// Returns `bytes` with `value` written at `at`.
-fn patched(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    bytes[at..at + value.len()].copy_from_slice(value);
-    bytes
+fn gzip_codec() -> Value {
+    json!({ "name": "gzip", "configuration": { "level": 3 } })
+}
+
+fn zlib_codec() -> Value {
+    json!({ "name": "numcodecs.zlib", "configuration": { "level": 3 } })
 }
 
 /// Returns a zstd frame of 16 bytes that claims `size` bytes.
@@ -160,12 +151,7 @@ fn blosc_headers() {
 #[test]
 fn truncated_anywhere() {
     let plain = plain();
-    let level = json!({ "id": "x", "level": 3 });
-    let with = |id: &str| -> Value {
-        let mut meta = level.clone();
-        meta["id"] = id.into();
-        meta
-    };
+    let with = |id: &str| json!({ "id": id, "level": 3 });
     let cases = [
         (blosc_meta(), blosc(&plain)),
         (with("zstd"), zstd(&plain)),
@@ -188,10 +174,7 @@ fn truncated_anywhere() {
 #[test]
 fn claims_and_bombs() {
     let bomb = vec![0; 64 << 20];
-    let level = json!({ "level": 3, "checksum": false });
-    let zstd_meta = [json!({ "name": "zstd", "configuration": level })];
-    let gzip_meta = [json!({ "name": "gzip", "configuration": { "level": 3 } })];
-    let zlib_meta = [json!({ "name": "numcodecs.zlib", "configuration": { "level": 3 } })];
+    let (zstd_meta, gzip_meta, zlib_meta) = ([zstd_codec()], [gzip_codec()], [zlib_codec()]);
     let with_crc = [zstd_meta[0].clone(), json!("crc32c")];
     // The outer of two compressors has no exact size to check, only a maximum.
     let twice = [gzip_meta[0].clone(), zstd_meta[0].clone()];
@@ -235,21 +218,16 @@ fn claims_and_bombs() {
 
 /// Returns the error of reading the chunk at [0, 2], which is of shard [0, 1]: the same from a range and from the whole shard.
 fn of_shard(scratch: &Scratch, case: &str) -> String {
-    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
+    let array = scratch.strict();
     let fetched = array.fetch_from(&WholeShard::default(), &[0, 2]);
     let whole = named(fetched.and_then(|fetched| array.decode(&[0, 2], fetched)), &[0, 2], case);
-    let again = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    assert_eq!(named(again.read_chunk(&[0, 2]), &[0, 2], case), whole, "{case}");
+    assert_eq!(named(scratch.strict().read_chunk(&[0, 2]), &[0, 2], case), whole, "{case}");
     whole
 }
 
 fn sharded(crc: bool, chunk: Vec<u8>) -> Scratch {
-    let scratch = Scratch::new();
-    let inner =
-        json!([{ "name": "bytes" }, { "name": "zstd", "configuration": { "level": 1, "checksum": false } }]);
-    let metadata = v3(&[4, 12], &[4, 6], "uint8", shard_codecs(inner, index_codecs(crc), "end"));
-    scratch.array("a", &metadata, &[("c/0/1", chunk)]);
-    scratch
+    let codecs = in_shards(&[2, 3], json!([{ "name": "bytes" }, zstd_codec()]), index_codecs(crc));
+    Scratch::of(&v3(&[4, 12], &[4, 6], "uint8", codecs), &[("c/0/1", chunk)])
 }
 
 #[test]
@@ -262,8 +240,7 @@ fn shard_indices() {
         patched(&good, index + 32, &bytes)
     };
     let scratch = sharded(false, good.clone());
-    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    assert_eq!(array.read_chunk(&[0, 3]).unwrap().bytes, [2; 6]);
+    assert_eq!(scratch.strict().read_chunk(&[0, 3]).unwrap().bytes, [2; 6]);
     // The entry is that of another chunk of the shard, but no chunk is read by an index that lies.
     let cases = [
         ("empty", vec![], "shorter than the shard index"),
@@ -289,19 +266,12 @@ fn shard_indices() {
         let why = of_shard(&sharded(false, chunk), case);
         assert!(why.starts_with("shard c/0/1: ") && why.contains(words), "{case}: {why}");
     }
+    let first = |chunk: Vec<u8>| shard(&[Some(chunk), None, None, None], false);
     for (case, chunk, words) in [
         ("missing", shard(&[None, inner[1].clone(), None, inner[3].clone()], false), "it is missing"),
-        (
-            "a claim inside",
-            shard(&[Some(zstd_claim(1 << 50)), None, None, None], false),
-            "expected at most 6",
-        ),
-        (
-            "a bomb inside",
-            shard(&[Some(zstd(&vec![0; 1 << 24])), None, None, None], false),
-            "expected at most 6",
-        ),
-        ("of no bytes", shard(&[Some(vec![]), None, None, None], false), "zstd"),
+        ("a claim inside", first(zstd_claim(1 << 50)), "expected at most 6"),
+        ("a bomb inside", first(zstd(&vec![0; 1 << 24])), "expected at most 6"),
+        ("of no bytes", first(vec![]), "zstd"),
     ] {
         let why = of_shard(&sharded(false, chunk), case);
         assert!(why.contains(words), "{case}: {why}");
@@ -316,11 +286,9 @@ fn shard_indices() {
 #[test]
 fn inner_chunks_that_overlap() {
     let good = shard(&[vec![1; 6], vec![2; 6], vec![3; 6], vec![4; 6]].map(Some), false);
-    let scratch = Scratch::new();
-    let codecs = shard_codecs(json!([{ "name": "bytes" }]), index_codecs(false), "end");
-    scratch.array("a", &v3(&[4, 12], &[4, 6], "uint8", codecs), &[("c/0/1", good.clone())]);
-    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    assert_eq!(array.read_chunk(&[1, 3]).unwrap().bytes, [4; 6]);
+    let codecs = in_shards(&[2, 3], bytes(), index_codecs(false));
+    let scratch = Scratch::of(&v3(&[4, 12], &[4, 6], "uint8", codecs), &[("c/0/1", good.clone())]);
+    assert_eq!(scratch.strict().read_chunk(&[1, 3]).unwrap().bytes, [4; 6]);
     for (at, words) in [(20, "0..24"), (u64::MAX - 2, "0..24"), (12, "overlap"), (14, "overlap")] {
         scratch.put("a/c/0/1", patched(&good, 24 + 48, &at.to_le_bytes()));
         let why = of_shard(&scratch, "an entry that is another's");
@@ -334,25 +302,18 @@ fn inner_chunks_that_overlap() {
 /// If random bytes are changed, decoding either fails or gives a chunk of the right size.
 #[test]
 fn flipped_bytes_never_panic() {
+    use BloscCompressor as C;
+    use BloscShuffleMode as S;
     let plain = plain();
-    let level = json!({ "level": 3, "checksum": false });
-    let zstd_meta = json!({ "name": "zstd", "configuration": level });
     let inner: Vec<_> = (0..4).map(|i| Some(zstd(&[i; 6]))).collect();
     let stores = [
         (v2_store(&blosc_meta(), vec![]), blosc(&plain)),
-        (v2_store(&blosc_meta(), vec![]), {
-            blosc_with(&plain, BloscCompressor::LZ4, BloscShuffleMode::Shuffle, 4)
-        }),
-        (v2_store(&blosc_meta(), vec![]), {
-            blosc_with(&plain, BloscCompressor::BloscLZ, BloscShuffleMode::NoShuffle, 1)
-        }),
-        (v3_store(std::slice::from_ref(&zstd_meta), vec![]), zstd(&plain)),
-        (v3_store(std::slice::from_ref(&zstd_meta), vec![]), zstd_stream(&plain)),
-        (v3_store(&[json!({ "name": "gzip", "configuration": { "level": 3 } })], vec![]), gzip(&plain)),
-        (
-            v3_store(&[json!({ "name": "numcodecs.zlib", "configuration": { "level": 3 } })], vec![]),
-            zlib(&plain),
-        ),
+        (v2_store(&blosc_meta(), vec![]), blosc_with(&plain, C::LZ4, S::Shuffle, 4)),
+        (v2_store(&blosc_meta(), vec![]), blosc_with(&plain, C::BloscLZ, S::NoShuffle, 1)),
+        (v3_store(&[zstd_codec()], vec![]), zstd(&plain)),
+        (v3_store(&[zstd_codec()], vec![]), zstd_stream(&plain)),
+        (v3_store(&[gzip_codec()], vec![]), gzip(&plain)),
+        (v3_store(&[zlib_codec()], vec![]), zlib(&plain)),
         (sharded(false, vec![]), shard(&inner, false)),
     ];
     for (case, (scratch, good)) in stores.iter().enumerate() {

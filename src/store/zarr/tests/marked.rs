@@ -19,8 +19,8 @@ fn marked<T: Storable>(values: [T; 9], missing: Value) -> (Scratch, Arc<ZarrArra
         writer.write(&[i as u64, j as u64], &tile.map(|at| values[at]).collect::<Vec<_>>()).unwrap();
     }
     writer.finish().unwrap();
-    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    (scratch, Arc::new(array))
+    let array = Arc::new(scratch.strict());
+    (scratch, array)
 }
 
 /// Returns the elements, read from the chunks; one chunk is read twice.
@@ -97,8 +97,6 @@ fn integers_are_kept_unless_one_is_missing() {
     let (_scratch, array) = marked([1 << 53, 2, 3, 4, 5, 6, 7, 8, 9i64], json!(-1));
     assert_refused(elements(&MissingAsNan::new(array).unwrap()), &["9007199254740992"]);
     // Arrays that name no missing value are not wrapped.
-    let scratch = Scratch::new();
-    scratch.array("a", &v2(&[2], &[2], "|u1", Value::Null), &[("0", vec![1, 2])]);
-    let plain = ZarrArray::open(scratch.path(), "a", MissingChunk::Error).unwrap();
-    assert!(MissingAsNan::new(Arc::new(plain)).is_none());
+    let scratch = Scratch::of(&v2(&[2], &[2], "|u1", Value::Null), &[("0", vec![1, 2])]);
+    assert!(MissingAsNan::new(Arc::new(scratch.strict())).is_none());
 }

@@ -4,13 +4,11 @@ use super::*;
 use crate::openings::assert_refused;
 
 fn refused(metadata: &Value) -> String {
-    let scratch = Scratch::new();
-    scratch.array("a", metadata, &[]);
-    why(&scratch)
+    why(&Scratch::of(metadata, &[]))
 }
 
 /// Returns why the array `a` cannot be opened.
-pub(super) fn why(scratch: &Scratch) -> String {
+fn why(scratch: &Scratch) -> String {
     match ZarrArray::open(scratch.path(), "a", MissingChunk::Fill) {
         Err(Error::Store { path, why, .. }) => {
             assert!(path.ends_with("/a"), "{path}");
@@ -30,15 +28,13 @@ fn good2() -> Value {
 }
 
 fn good3() -> Value {
-    v3(&[10, 4], &[5, 4], "int8", json!([{ "name": "bytes" }]))
+    v3(&[10, 4], &[5, 4], "int8", bytes())
 }
 
 #[test]
 fn the_good_ones_open() {
     for metadata in [good2(), good3()] {
-        let scratch = Scratch::new();
-        scratch.array("a", &metadata, &[]);
-        ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+        Scratch::of(&metadata, &[]).filled();
     }
 }
 
@@ -48,12 +44,7 @@ fn absurd_sizes() {
     for n in huge {
         for (shape, chunks) in [([n, n], [5, 4]), ([n, n], [n, n]), ([10, 4], [n, 1]), ([n, 4], [n, 4])] {
             refused(&v2(&shape, &chunks, "|i1", blosc_meta()));
-            refused(&v3(
-                &shape,
-                &chunks,
-                "float64",
-                json!([{ "name": "bytes", "configuration": { "endian": "little" } }]),
-            ));
+            refused(&v3(&shape, &chunks, "float64", little_endian()));
         }
     }
     refused(&v2(&[1_000_000_000_000; 2], &[1000, 1000], "|i1", blosc_meta()));
@@ -63,17 +54,13 @@ fn absurd_sizes() {
     refused(&v2(&[3 << 30], &[3 << 30], "|i1", blosc_meta()));
     assert!(refused(&v2(&[1 << 40], &[1 << 31], "<f8", Value::Null)).contains("17179869184 bytes"));
     // A huge array in small chunks is accepted.
-    let scratch = Scratch::new();
-    scratch.array("a", &v2(&[1 << 40, 4], &[5, 4], "|i1", blosc_meta()), &[]);
-    ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
+    Scratch::of(&v2(&[1 << 40, 4], &[5, 4], "|i1", blosc_meta()), &[]).filled();
 }
 
 #[test]
 fn chunks_at_the_cap_open_and_fill_is_refused_or_given() {
-    let scratch = Scratch::new();
-    scratch.array("a", &v2(&[2 << 30], &[2 << 30], "|i1", Value::Null), &[("0", vec![0; 16])]);
-    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
-    assert_refused(array.read_chunk(&[0]), &["it has 16 bytes, expected 2147483648"]);
+    let scratch = Scratch::of(&v2(&[2 << 30], &[2 << 30], "|i1", Value::Null), &[("0", vec![0; 16])]);
+    assert_refused(scratch.filled().read_chunk(&[0]), &["it has 16 bytes, expected 2147483648"]);
 }
 
 #[test]
@@ -114,19 +101,17 @@ fn unsupported_codecs_are_named() {
 #[test]
 fn impossible_chains() {
     let bytes = || json!({ "name": "bytes" });
-    let zstd = || json!({ "name": "zstd", "configuration": { "level": 1, "checksum": false } });
     let order = |order: Value| json!([{ "name": "transpose", "configuration": { "order": order } }, bytes()]);
     let shard = |inner: Value| {
-        json!([{ "name": "sharding_indexed", "configuration": {
-            "chunk_shape": inner, "codecs": [bytes()],
-            "index_codecs": [{ "name": "bytes", "configuration": { "endian": "little" } }],
-        }}])
+        let mut codecs = in_shards(&[], json!([bytes()]), little_endian());
+        codecs[0]["configuration"]["chunk_shape"] = inner;
+        codecs
     };
     let cases = [
         json!([]),
         json!(null),
-        json!([zstd()]),
-        json!([zstd(), bytes()]),
+        json!([zstd_codec()]),
+        json!([zstd_codec(), bytes()]),
         json!([bytes(), bytes()]),
         json!([{ "name": "vlen-utf8" }]),
         order(json!([0, 0])),
@@ -147,7 +132,7 @@ fn impossible_chains() {
     nested[0]["configuration"]["codecs"] = shard(json!([5, 1]));
     refused(&with(good3(), "codecs", nested));
     let mut packed_index = shard(json!([5, 2]));
-    packed_index[0]["configuration"]["index_codecs"] = json!([bytes(), zstd()]);
+    packed_index[0]["configuration"]["index_codecs"] = json!([bytes(), zstd_codec()]);
     refused(&with(good3(), "codecs", packed_index));
     // 2^28 inner chunks, for which the index would take 4 GiB.
     let many = v3(&[1 << 28, 1], &[1 << 28, 1], "int8", shard(json!([1, 1])));
@@ -206,6 +191,11 @@ fn not_json_and_not_there() {
     scratch.put("g/.zgroup", r#"{"zarr_format":2}"#);
     scratch.put("h/zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
     scratch.put("f", "x");
+    scratch.put("sparse/.zgroup", r#"{"zarr_format":2}"#);
+    scratch.put("sparse/.zattrs", r#"{"encoding-type":"csr_matrix"}"#);
+    scratch.put("lost/.zattrs", "{}");
+    let (metadata, chunk) = text(&["a", "b"]);
+    scratch.array("names", &metadata, &[("0", chunk)]);
     for n in 0..10 {
         scratch.put(&format!("h/a{n}/.zarray"), "{}");
         scratch.put(&format!("h/g{n}/.zgroup"), "{}");
@@ -218,6 +208,9 @@ fn not_json_and_not_there() {
             "is a group, not an array; name one of those in it: `a0`, `a1`, `a2`, `a3`, `a4`, `a5`, `a6`, `a7`, ...",
         ),
         ("f", "no such array"),
+        ("sparse", "a sparse matrix (csr_matrix)"),
+        ("lost", "is a group"),
+        ("names", "strings"),
         ("../x", "not a path within"),
         ("g/./x", "not a path within"),
     ] {
@@ -241,12 +234,9 @@ fn fill_values_of_other_kinds() {
         ("<i8", "int64", json!(i64::MIN), i64::MIN.to_ne_bytes().to_vec()),
         ("<u8", "uint64", json!(u64::MAX), u64::MAX.to_ne_bytes().to_vec()),
     ] {
-        let codecs = json!([{ "name": "bytes", "configuration": { "endian": "little" } }]);
-        for metadata in [v2(&[1], &[1], dtype, Value::Null), v3(&[1], &[1], name, codecs)] {
-            let scratch = Scratch::new();
-            scratch.array("a", &with(metadata, "fill_value", fill.clone()), &[]);
-            let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
-            assert_eq!(array.read_chunk(&[0]).unwrap().bytes, bytes, "{name} {fill}");
+        for metadata in [v2(&[1], &[1], dtype, Value::Null), v3(&[1], &[1], name, little_endian())] {
+            let scratch = Scratch::of(&with(metadata, "fill_value", fill.clone()), &[]);
+            assert_eq!(scratch.filled().read_chunk(&[0]).unwrap().bytes, bytes, "{name} {fill}");
         }
     }
     for fill in [json!(0.5), json!(1000), json!("NaN"), json!("x"), json!(1e300)] {
@@ -275,33 +265,33 @@ fn pythons_json() {
     }
     scratch.array("a", &v2(&[1], &[1], "<f4", Value::Null), &[]);
     scratch.put("a/.zattrs", r#"{ "missing_value": NaN, "valid_range": [0, Infinity] }"#);
-    let array = ZarrArray::open(scratch.path(), "a", MissingChunk::Fill).unwrap();
-    assert!(array.missing_value().is_some_and(f64::is_nan));
+    assert!(scratch.filled().missing_value().is_some_and(f64::is_nan));
 }
 
+/// Attributes that change values in ways that are not supported are refused by name.
 #[test]
-fn groups_of_other_kinds() {
-    let scratch = Scratch::new();
-    scratch.put("sparse/.zgroup", r#"{"zarr_format":2}"#);
-    scratch.put("sparse/.zattrs", r#"{"encoding-type":"csr_matrix"}"#);
-    scratch.put("lost/.zattrs", "{}");
-    let why = |path| ZarrArray::open(scratch.path(), path, MissingChunk::Fill).unwrap_err().to_string();
-    assert!(why("sparse").contains("a sparse matrix (csr_matrix)"), "{}", why("sparse"));
-    assert!(why("lost").contains("is a group"), "{}", why("lost"));
-}
-
-#[test]
-fn strings_are_not_numbers() {
-    let scratch = Scratch::new();
-    let (metadata, chunk) = text(&["a", "b"]);
-    scratch.array("a", &metadata, &[("0", chunk)]);
-    assert_refused(ZarrArray::open(scratch.path(), "a", MissingChunk::Error), &["strings"]);
+fn unsupported_attributes_are_named() {
+    for (attributes, name) in [
+        (json!({ "scale_factor": 0.5 }), "scale_factor"),
+        (json!({ "scale_factor": "1/2" }), "scale_factor"),
+        (json!({ "add_offset": -1 }), "add_offset"),
+        (json!({ "_Unsigned": "true" }), "_Unsigned"),
+        (json!({ "_FillValue": "none" }), "_FillValue"),
+        (json!({ "_FillValue": [1, 2] }), "_FillValue"),
+        (json!({ "_FillValue": 3, "missing_value": 4 }), "missing_value"),
+    ] {
+        let scratch = Scratch::of(&good2(), &[]);
+        scratch.put("a/.zattrs", attributes.to_string());
+        for why in [why(&scratch), refused(&with(good3(), "attributes", attributes))] {
+            assert!(why.contains(&format!("`{name}`")), "{why}");
+        }
+    }
 }
 
 /// Metadata with changed bytes is either an error or opens an array whose chunks can be read without a panic.
 #[test]
 fn flipped_metadata() {
-    let shards = shard_codecs(json!([{ "name": "bytes" }, "crc32c"]), index_codecs(true), "end");
+    let shards = in_shards(&[2, 3], json!([{ "name": "bytes" }, "crc32c"]), index_codecs(true));
     let cases = [
         (good2(), "0.0"),
         (good3(), "c/0/0"),
@@ -309,8 +299,7 @@ fn flipped_metadata() {
         (with(v2(&[3], &[3], "|S4", Value::Null), "fill_value", "".into()), "0"),
     ];
     for (case, (metadata, key)) in cases.iter().enumerate() {
-        let scratch = Scratch::new();
-        scratch.array("a", metadata, &[(key, vec![0; 20])]);
+        let scratch = Scratch::of(metadata, &[(key, vec![0; 20])]);
         let name = if metadata["zarr_format"] == 3 { "a/zarr.json" } else { "a/.zarray" };
         let good = metadata.to_string().into_bytes();
         let mut numbers = Numbers(77 + case as u64);

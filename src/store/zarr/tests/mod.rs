@@ -1,6 +1,5 @@
 //! Tests of Zarr arrays, by topic.
 
-mod attributes;
 mod column;
 mod faults;
 mod marked;
@@ -16,10 +15,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
 
-pub(crate) use self::read::{index_codecs, shard_codecs};
 use super::{stored::StoredArray, *};
 use crate::{
     ChunkedArray, DecodedChunk, Error, LookedFor, MissingChunk,
+    openings::Numbers,
     store::{Folder, Storage},
 };
 
@@ -33,6 +32,23 @@ impl Scratch {
 
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    /// Creates a folder with the array `a`.
+    pub(crate) fn of(metadata: &Value, chunks: &[(&str, Vec<u8>)]) -> Self {
+        let scratch = Self::new();
+        scratch.array("a", metadata, chunks);
+        scratch
+    }
+
+    /// Opens the array `a`, in which missing chunks are errors.
+    pub(crate) fn strict(&self) -> ZarrArray {
+        ZarrArray::open(self.path(), "a", MissingChunk::Error).unwrap()
+    }
+
+    /// Opens the array `a`, in which missing chunks are filled.
+    pub(crate) fn filled(&self) -> ZarrArray {
+        ZarrArray::open(self.path(), "a", MissingChunk::Fill).unwrap()
     }
 
     /// Opens the array at `path`.
@@ -73,6 +89,36 @@ pub(crate) fn v3(shape: &[u64], chunks: &[u64], dtype: &str, codecs: Value) -> V
         "chunk_key_encoding": { "name": "default", "configuration": { "separator": "/" } },
         "codecs": codecs, "attributes": {},
     })
+}
+
+/// Returns the codecs of elements of one byte as they are.
+pub(crate) fn bytes() -> Value {
+    json!([{ "name": "bytes" }])
+}
+
+/// Returns the codecs of little-endian elements.
+pub(crate) fn little_endian() -> Value {
+    json!([{ "name": "bytes", "configuration": { "endian": "little" } }])
+}
+
+pub(crate) fn zstd_codec() -> Value {
+    json!({ "name": "zstd", "configuration": { "level": 3, "checksum": false } })
+}
+
+/// Returns the codecs of shards with inner chunks of shape `inner`, whose indexes are at the end.
+pub(crate) fn in_shards(inner: &[u64], codecs: Value, index_codecs: Value) -> Value {
+    json!([{ "name": "sharding_indexed", "configuration": {
+        "chunk_shape": inner, "codecs": codecs, "index_codecs": index_codecs,
+    }}])
+}
+
+/// Returns the index codecs that every writer uses.
+pub(crate) fn index_codecs(crc: bool) -> Value {
+    let mut codecs = little_endian();
+    if crc {
+        codecs.as_array_mut().unwrap().push("crc32c".into());
+    }
+    codecs
 }
 
 /// Returns the metadata and the chunk of a one-axis array of strings, encoded by `vlen-utf8` and not compressed.
@@ -147,24 +193,7 @@ pub(crate) fn shard(inner: &[Option<Vec<u8>>], index_crc: bool) -> Vec<u8> {
     data
 }
 
-/// A generator of deterministic pseudo-random numbers.
-pub(crate) struct Numbers(pub(crate) u64);
-
-impl Numbers {
-    pub(crate) fn next(&mut self) -> u64 {
-        // xorshift64*
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % n as u64).unwrap()
-    }
-
-    /// Returns compressible bytes: few distinct values, most of them 0.
-    pub(crate) fn compressible(&mut self, n: usize) -> Vec<u8> {
-        (0..n).map(|_| [0, 0, 0, 0, 0, 1, 1, 255][self.below(8)]).collect()
-    }
+/// Returns compressible bytes: few distinct values, most of them 0.
+pub(crate) fn compressible(numbers: &mut Numbers, n: usize) -> Vec<u8> {
+    (0..n).map(|_| [0, 0, 0, 0, 0, 1, 1, 255][numbers.below(8)]).collect()
 }

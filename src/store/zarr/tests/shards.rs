@@ -11,11 +11,11 @@ use std::{
 
 use super::*;
 use crate::{
-    Cancel, StoredType, WholeShard,
+    StoredType, WholeShard,
     extent::to_usize,
-    openings::{Map, cpu, elements, stored, zip},
+    openings::{Map, elements, plan_rows, read_blocks, stored, zip},
     store::{Value as Got, open_storage},
-    stream::{Along, AsStored, Blocks, Plan, Selection},
+    stream::{Along, AsStored, Plan, Selection},
 };
 
 /// A storage that notes which bytes are asked for: a range, or `None` for a whole value; and how many sizes.
@@ -29,6 +29,12 @@ struct Noted {
     reads_ranges: bool,
     /// True while no value is read.
     is_broken: AtomicBool,
+}
+
+impl Noted {
+    fn reads(&self) -> io::Result<()> {
+        if self.is_broken.load(SeqCst) { Err(io::Error::other("no route")) } else { Ok(()) }
+    }
 }
 
 impl Storage for Noted {
@@ -45,11 +51,8 @@ impl Storage for Noted {
     }
 
     fn get(&self, key: &str, most: u64) -> io::Result<Got> {
-        if self.is_broken.load(SeqCst) {
-            self.asked.lock().unwrap().push((key.to_owned(), None));
-            return Err(io::Error::other("no route"));
-        }
         self.asked.lock().unwrap().push((key.to_owned(), None));
+        self.reads()?;
         self.map.get(key, most)
     }
 
@@ -60,9 +63,7 @@ impl Storage for Noted {
 
     fn size(&self, key: &str) -> io::Result<Option<u64>> {
         self.sizes.fetch_add(1, SeqCst);
-        if self.is_broken.load(SeqCst) {
-            return Err(io::Error::other("no route"));
-        }
+        self.reads()?;
         self.map.size(key)
     }
 
@@ -93,13 +94,9 @@ fn plan(array: &Arc<ZarrArray>, rows: Range<u64>) -> Plan {
     Plan::new(vec![array], rows, None, Arc::new(AsStored(StoredType::U8)), &[Along::each(4)]).unwrap()
 }
 
-/// Makes a pass within the least memory. Returns the elements, and the ranges of shards, or whole shards, that were read.
-fn read(plan: &Plan, noted: &Noted) -> (Vec<u8>, Vec<Range<u64>>, Vec<String>) {
-    let mut blocks = Blocks::new(plan, cpu(), 4, plan.largest_need(), &Cancel::default()).unwrap();
-    let mut all = Vec::new();
-    while let Some(mut block) = blocks.next_block().unwrap() {
-        all.extend_from_slice(block.bytes());
-    }
+/// Makes a pass within the least memory. Returns the elements, and the ranges of shards, or the keys of whole shards, that were read.
+fn read(plan: &Plan, noted: &Noted) -> (Vec<u8>, Vec<Range<u64>>, String) {
+    let all = read_blocks(plan, 4, plan.largest_need()).unwrap().0;
     let (mut ranges, mut whole) = (Vec::new(), Vec::new());
     for (key, range) in noted.asked.lock().unwrap().drain(..) {
         match range {
@@ -108,11 +105,11 @@ fn read(plan: &Plan, noted: &Noted) -> (Vec<u8>, Vec<Range<u64>>, Vec<String>) {
         }
     }
     whole.sort();
-    (all, ranges, whole)
+    (all, ranges, whole.join(" "))
 }
 
 /// Makes a pass over some rows within the least memory, and `room` for whole shards.
-fn pass(scratch: &Scratch, rows: Range<u64>, room: u64) -> (Vec<u8>, Vec<Range<u64>>, Vec<String>) {
+fn pass(scratch: &Scratch, rows: Range<u64>, room: u64) -> (Vec<u8>, Vec<Range<u64>>, String) {
     let (array, noted) = noted(scratch);
     let plan = plan(&array, rows);
     plan.hold_shards(room);
@@ -121,18 +118,15 @@ fn pass(scratch: &Scratch, rows: Range<u64>, room: u64) -> (Vec<u8>, Vec<Range<u
 
 /// Writes an array of [60, 8] bytes in shards of [32, 8], each with 16 chunks of [4, 4]; the last has 14 within the array.
 fn numbered() -> (Scratch, Vec<u8>) {
-    let scratch = Scratch::new();
-    let codecs = json!([{ "name": "sharding_indexed", "configuration": {
-        "chunk_shape": [4, 4], "codecs": [{ "name": "bytes" }], "index_codecs": index_codecs(true),
-    }}]);
     let at = |row: u64, column: u64| (row * 8 + column).to_le_bytes()[0];
     let chunk = |shard: u64, number: u64| -> Option<Vec<u8>> {
         let (row, column) = (32 * shard + number / 2 * 4, number % 2 * 4);
         (row < 60).then(|| (0..16).map(|i| at(row + i / 4, column + i % 4)).collect())
     };
     let shards = [0, 1].map(|number| shard(&(0..16).map(|i| chunk(number, i)).collect::<Vec<_>>(), true));
-    let [first, second] = shards;
-    scratch.array("a", &v3(&[60, 8], &[32, 8], "uint8", codecs), &[("c/0/0", first), ("c/1/0", second)]);
+    let ([first, second], codecs) = (shards, in_shards(&[4, 4], bytes(), index_codecs(true)));
+    let metadata = v3(&[60, 8], &[32, 8], "uint8", codecs);
+    let scratch = Scratch::of(&metadata, &[("c/0/0", first), ("c/1/0", second)]);
     (scratch, (0..60).flat_map(|row| (0..8).map(move |column| at(row, column))).collect())
 }
 
@@ -149,44 +143,34 @@ fn what_is_read_of_shards() {
         let (elements, ranges, whole) = pass(&scratch, rows.clone(), 1 << 30);
         assert_eq!(elements, of(rows.clone()), "{rows:?}");
         let found = ranges.iter().filter(|range| is_index(range)).count();
-        assert_eq!((found, ranges.len() - found, whole.len()), (indexes, chunks, 0), "{rows:?}");
+        assert_eq!((found, ranges.len() - found, &*whole), (indexes, chunks, ""), "{rows:?}");
         assert!(ranges.iter().all(|range| is_index(range) || range.end - range.start == 16));
     }
     // Of the second shard, 7 rows of chunks are within the array.
-    for (rows, chunks, shards) in [
-        (0..60, 0, &["a/c/0/0", "a/c/1/0"][..]),
-        (0..16, 0, &["a/c/0/0"]),
-        (44..60, 0, &["a/c/1/0"]),
-        (12..44, 6, &["a/c/0/0"]),
-    ] {
+    for (rows, chunks, shards) in
+        [(0..60, 0, "a/c/0/0 a/c/1/0"), (0..16, 0, "a/c/0/0"), (44..60, 0, "a/c/1/0"), (12..44, 6, "a/c/0/0")]
+    {
         let (elements, ranges, whole) = pass(&scratch, rows.clone(), 1 << 30);
-        assert_eq!(
-            (elements.as_slice(), whole),
-            (of(rows.clone()), shards.iter().map(ToString::to_string).collect())
-        );
+        assert_eq!((&*elements, &*whole), (of(rows.clone()), shards));
         assert_eq!(ranges.iter().filter(|range| !is_index(range)).count(), chunks, "{rows:?}");
     }
     let (elements, ranges, whole) = pass(&scratch, 0..60, 0);
-    assert_eq!((elements, ranges.len(), whole.len()), (all, 2 + 30, 0));
+    assert_eq!((elements, ranges.len(), &*whole), (all, 2 + 30, ""));
 }
 
 /// With memory for one whole shard beside all else, a pass reads one of two that are side by side as a whole, and the other by ranges.
 #[test]
 fn whole_shards_are_within_memory() {
-    let scratch = Scratch::new();
-    let codecs = json!([{ "name": "sharding_indexed", "configuration": {
-        "chunk_shape": [2, 4], "codecs": [{ "name": "bytes" }], "index_codecs": index_codecs(true),
-    }}]);
-    let [left, right] =
-        [1, 2].map(|value| shard(&[vec![value; 8], vec![value; 8], vec![value; 8]].map(Some), true));
-    scratch.array("a", &v3(&[6, 8], &[6, 4], "uint8", codecs), &[("c/0/0", left), ("c/0/1", right)]);
+    let [left, right] = [1, 2].map(|value| shard(&[(); 3].map(|()| Some(vec![value; 8])), true));
+    let metadata = v3(&[6, 8], &[6, 4], "uint8", in_shards(&[2, 4], bytes(), index_codecs(true)));
+    let scratch = Scratch::of(&metadata, &[("c/0/0", left), ("c/0/1", right)]);
     let all: Vec<u8> = (0..6).flat_map(|_| [1, 1, 1, 1, 2, 2, 2, 2]).collect();
     let (array, _) = noted(&scratch);
     let shard = array.shards().unwrap().bytes;
     let (elements, ranges, whole) = pass(&scratch, 0..6, 2 * shard - 1);
-    assert_eq!((&elements, ranges.len(), &*whole), (&all, 4, &["a/c/0/0".to_owned()][..]));
+    assert_eq!((&elements, ranges.len(), &*whole), (&all, 4, "a/c/0/0"));
     let (elements, ranges, whole) = pass(&scratch, 0..6, 2 * shard);
-    assert_eq!((&elements, ranges.len(), whole.len()), (&all, 0, 2));
+    assert_eq!((&elements, ranges.len(), &*whole), (&all, 0, "a/c/0/0 a/c/0/1"));
     let held = [shard - 1, shard, 2 * shard - 1, u64::MAX].map(|room| plan(&array, 0..6).hold_shards(room));
     assert_eq!(held, [0, shard, shard, 2 * shard]);
     // Local files are read by ranges.
@@ -194,7 +178,7 @@ fn whole_shards_are_within_memory() {
     let plan = plan(&array, 0..6);
     assert_eq!(plan.hold_shards(u64::MAX), 0);
     let (elements, ranges, whole) = read(&plan, &noted);
-    assert_eq!((elements, ranges.len(), whole.len()), (all, 8, 0));
+    assert_eq!((elements, ranges.len(), &*whole), (all, 8, ""));
 }
 
 /// Chunks that an earlier pass kept are not wanted of a shard.
@@ -202,18 +186,15 @@ fn whole_shards_are_within_memory() {
 fn chunks_that_are_kept_are_not_wanted() {
     let (scratch, all) = numbered();
     // Each chunk takes a page and an entry: there is room for most of the first shard's 16, or for few.
-    for (kept, others, shards) in [(9, 16 - 9, &["a/c/1/0"][..]), (4, 0, &["a/c/0/0", "a/c/1/0"])] {
+    for (kept, others, shards) in [(9, 16 - 9, "a/c/1/0"), (4, 0, "a/c/0/0 a/c/1/0")] {
         let (array, noted) = noted(&scratch);
         let plan = plan(&array, 0..60);
         plan.keep_chunks(kept * (4096 + 256));
         let (elements, ranges, whole) = read(&plan, &noted);
-        assert_eq!((&elements, ranges.len(), whole.len()), (&all, 2 + 30, 0));
+        assert_eq!((&elements, ranges.len(), &*whole), (&all, 2 + 30, ""));
         plan.hold_shards(u64::MAX);
         let (elements, ranges, whole) = read(&plan, &noted);
-        assert_eq!(
-            (&elements, ranges.len(), whole),
-            (&all, others, shards.iter().map(ToString::to_string).collect())
-        );
+        assert_eq!((&elements, ranges.len(), &*whole), (&all, others, shards));
     }
 }
 
@@ -222,14 +203,12 @@ fn chunks_that_are_kept_are_not_wanted() {
 #[test]
 fn shards_that_are_always_whole() {
     let (plain, all) = numbered();
-    let encoded = Scratch::new();
     let mut metadata: Value =
         serde_json::from_slice(&fs::read(plain.path().join("a/zarr.json")).unwrap()).unwrap();
-    let codec = json!({ "name": "zstd", "configuration": { "level": 3, "checksum": false } });
-    metadata["codecs"].as_array_mut().unwrap().extend([codec, json!("crc32c")]);
+    metadata["codecs"].as_array_mut().unwrap().extend([zstd_codec(), json!("crc32c")]);
     let keys = ["c/0/0", "c/1/0"];
     let shards = keys.map(|key| (key, crc(zstd(&fs::read(plain.path().join("a").join(key)).unwrap()))));
-    encoded.array("a", &metadata, &shards);
+    let encoded = Scratch::of(&metadata, &shards);
     let by_ranges = plan(&noted(&plain).0, 0..60).largest_need();
     for (scratch, is_late, reads_ranges) in
         [(&plain, true, false), (&plain, false, false), (&encoded, true, true), (&encoded, false, true)]
@@ -244,10 +223,7 @@ fn shards_that_are_always_whole() {
         let index = 16 * 16 + 4;
         assert_eq!(beside, 2 * (index + 384) + 2 * 2 * index);
         let (elements, ranges, whole) = read(&plan, &noted);
-        assert_eq!(
-            (&elements, ranges.len(), &*whole),
-            (&all, 0, &["a/c/0/0", "a/c/1/0"].map(String::from)[..])
-        );
+        assert_eq!((&elements, ranges.len(), &*whole), (&all, 0, "a/c/0/0 a/c/1/0"));
         assert_eq!(array.read_chunk(&[8, 1]).unwrap().bytes[..4], all[32 * 8 + 4..][..4]);
         assert_eq!(noted.asked.lock().unwrap().drain(..).collect::<Vec<_>>(), [("a/c/1/0".to_owned(), None)]);
     }
@@ -315,20 +291,15 @@ fn indexes_that_fail_or_lack() {
 /// A pass over shards takes the memory of a pass over their chunks, and that of the indexes.
 #[test]
 fn memory_is_by_chunk() {
-    let scratch = Scratch::new();
-    let bytes = json!([{ "name": "bytes" }]);
-    let codecs = json!([{ "name": "sharding_indexed", "configuration": {
-        "chunk_shape": [32, 32], "codecs": bytes, "index_codecs": index_codecs(true),
-    }}]);
     let chunks: Vec<_> = (0..1024_u32).map(|i| Some(vec![i.to_le_bytes()[0]; 1024])).collect();
-    let one = shard(&chunks, true);
-    scratch.array("a", &v3(&[1024, 1024], &[1024, 1024], "uint8", codecs), &[("c/0/0", one)]);
-    scratch.array("b", &v3(&[1024, 1024], &[32, 32], "uint8", bytes), &[]);
+    let codecs = in_shards(&[32, 32], bytes(), index_codecs(true));
+    let metadata = v3(&[1024, 1024], &[1024, 1024], "uint8", codecs);
+    let scratch = Scratch::of(&metadata, &[("c/0/0", shard(&chunks, true))]);
+    scratch.array("b", &v3(&[1024, 1024], &[32, 32], "uint8", bytes()), &[]);
     let plan = |path: &str| {
         let array: Arc<dyn ChunkedArray> =
             Arc::new(ZarrArray::open(scratch.path(), path, MissingChunk::Error).unwrap());
-        let (rows, convert) = (Arc::new(Selection::all(1024)), Arc::new(AsStored(StoredType::U8)));
-        Plan::of_rows(vec![array], rows, None, convert, 32).unwrap()
+        plan_rows(array, 32)
     };
     let (sharded, plain) = (plan("a"), plan("b"));
     // The index is kept, and takes twice as much while it is read.
@@ -336,29 +307,24 @@ fn memory_is_by_chunk() {
     assert!((48 << 10..49 << 10).contains(&index), "{index}");
     assert!(sharded.largest_need() < 256 << 10);
     assert!(sharded.ahead(2) - plain.ahead(2) <= 4 << 14);
-    let mut blocks = Blocks::new(&sharded, cpu(), 32, sharded.largest_need(), &Cancel::default()).unwrap();
-    for row in 0..32_usize {
-        let mut block = blocks.next_block().unwrap().unwrap();
-        let expected = |at: usize| (32 * row + at % 1024 / 32).to_le_bytes()[0];
-        assert!(block.bytes().iter().enumerate().all(|(at, byte)| *byte == expected(at)), "{row}");
-    }
+    let number = |row: usize, column: usize| (32 * (row / 32) + column / 32).to_le_bytes()[0];
+    let expected = (0..1024).flat_map(|row| (0..1024).map(move |column| number(row, column)));
+    let (found, _) = read_blocks(&sharded, 32, sharded.largest_need()).unwrap();
+    assert!(found.into_iter().eq(expected));
 }
 
 /// Indexes beyond the bound are dropped, and read again when they are needed.
 #[test]
 fn indexes_are_bounded() {
-    let scratch = Scratch::new();
-    let codecs = json!([{ "name": "sharding_indexed", "configuration": {
-        "chunk_shape": [1], "codecs": [{ "name": "bytes" }], "index_codecs": index_codecs(false),
-        "index_location": "start",
-    }}]);
+    let mut codecs = in_shards(&[1], bytes(), index_codecs(false));
+    codecs[0]["configuration"]["index_location"] = "start".into();
     // Two indexes of 8 MB are kept.
     let (count, bytes) = (500_000_u64, 8_000_000_u64);
     let mut shard = vec![0xff; to_usize(bytes)];
     shard[..16].copy_from_slice(&[bytes.to_le_bytes(), 1_u64.to_le_bytes()].concat());
     shard.push(7);
     let shards = ["c/0", "c/1", "c/2"].map(|key| (key, shard.clone()));
-    scratch.array("a", &v3(&[3 * count], &[count], "uint8", codecs), &shards);
+    let scratch = Scratch::of(&v3(&[3 * count], &[count], "uint8", codecs), &shards);
     let (array, noted) = noted(&scratch);
     for (shard, read) in [(0, 1), (0, 1), (1, 2), (0, 2), (2, 3), (1, 3), (0, 4)] {
         assert_eq!(array.read_chunk(&[shard * count]).unwrap().bytes, [7]);

@@ -3,18 +3,15 @@
 use super::*;
 
 /// Returns the codecs of shards with inner chunks of shape `inner` and elements of four bytes.
-fn shards(inner: Value) -> Value {
-    json!([{ "name": "sharding_indexed", "configuration": {
-        "chunk_shape": inner, "codecs": little_endian(), "index_codecs": index_codecs(true),
-        "index_location": "end",
-    }}])
+fn shards(inner: &[u64]) -> Value {
+    in_shards(inner, little_endian(), index_codecs(true))
 }
 
 /// Missing chunks are lost, and an error, unless `left_out` accepts them and their fill value.
 #[test]
 fn lost_chunks_are_errors() {
     let lost = |metadata: &Value, left_out| {
-        let error = read(&array(metadata, &[]), left_out).unwrap_err();
+        let error = read(&Scratch::of(metadata, &[]), left_out).unwrap_err();
         let Error::Chunk { array, index, why, .. } = &error else { panic!("{error}") };
         assert!(array.ends_with("/a") && **index == [0] && why.contains("missing"), "{error}");
     };
@@ -44,10 +41,10 @@ fn chunks_that_were_left_out_are_filled_and_counted() {
     ] {
         let inner = numbers.map(|number| (number != LOST).then(|| vec![number, 0, 0, 0]));
         let lost = inner.iter().filter(|chunk| chunk.is_none()).count() as u64;
-        let sharded = array(&v3(&[3], &[3], "int32", shards(json!([1]))), &[("c/0", shard(&inner, true))]);
+        let sharded = Scratch::of(&v3(&[3], &[3], "int32", shards(&[1])), &[("c/0", shard(&inner, true))]);
         let chunks = ["0", "1", "2"].into_iter().zip(inner);
         let chunks: Vec<_> = chunks.filter_map(|(key, chunk)| Some((key, chunk?))).collect();
-        let plain = array(&v2(&[3], &[1], "<i4", Value::Null), &chunks);
+        let plain = Scratch::of(&v2(&[3], &[1], "<i4", Value::Null), &chunks);
         for scratch in [plain, sharded] {
             let column = read(&scratch, &|_, fill| fill == "0").unwrap();
             let found = [0, 1, 2].map(|row| column.integer(row).unwrap());
@@ -60,7 +57,7 @@ fn chunks_that_were_left_out_are_filled_and_counted() {
     for fill in ["", "."] {
         let (mut metadata, _) = text(&["", "", ""]);
         metadata["fill_value"] = fill.into();
-        let names = read(&array(&metadata, &[]), DOTS).unwrap();
+        let names = read(&Scratch::of(&metadata, &[]), DOTS).unwrap();
         assert!(names.strings().eq([fill; 3]));
         assert_eq!((names.filled(), names.is_doubtful()), (1, false));
         assert!(names.integer(0).unwrap_err().to_string().contains("holds strings"));
@@ -81,14 +78,14 @@ fn columns_that_are_not_there() {
     ] {
         for sharded in [true, false] {
             let inner = inner.map(Clone::clone);
-            let (chunk, codecs) = if sharded { (4, shards(json!([3, 1]))) } else { (1, little_endian()) };
+            let (chunk, codecs) = if sharded { (4, shards(&[3, 1])) } else { (1, little_endian()) };
             let chunks: Vec<_> = if sharded {
                 vec![("c/0/0", shard(&inner, true))]
             } else {
                 let keys = ["c/0/0", "c/0/1", "c/0/2", "c/0/3"];
                 keys.into_iter().zip(inner.clone()).filter_map(|(key, chunk)| Some((key, chunk?))).collect()
             };
-            let scratch = array(&letters(v3(&[3, 4], &[3, chunk], "", codecs)), &chunks);
+            let scratch = Scratch::of(&letters(v3(&[3, 4], &[3, chunk], "", codecs)), &chunks);
             let column = read(&scratch, &|column, fill| column > 0 && fill.is_empty());
             if inner[0].is_none() {
                 let error = column.unwrap_err().to_string();

@@ -25,22 +25,11 @@ fn read_within(scratch: &Scratch, left_out: LeftOut, memory: &Budget) -> Result<
     Ok(Column::read_in(&storage, "a", left_out, memory)?.expect("it is there"))
 }
 
-/// Writes the array `a` to a new folder.
-fn array(metadata: &Value, chunks: &[(&str, Vec<u8>)]) -> Scratch {
-    let scratch = Scratch::new();
-    scratch.array("a", metadata, chunks);
-    scratch
-}
-
 /// Changes the type to version 3 UTF-32: strings of at most one letter.
 fn letters(mut metadata: Value) -> Value {
     metadata["data_type"] = json!({ "name": "fixed_length_utf32", "configuration": { "length_bytes": 4 } });
     metadata["fill_value"] = "".into();
     metadata
-}
-
-fn little_endian() -> Value {
-    json!([{ "name": "bytes", "configuration": { "endian": "little" } }])
 }
 
 /// Returns the strings of a row.
@@ -50,10 +39,10 @@ fn cells(column: &Column, row: u64) -> Vec<String> {
 
 #[test]
 fn what_stands_at_a_path() {
-    let scratch = array(&v2(&[1], &[1], "<i4", Value::Null), &[]);
+    let scratch = Scratch::of(&v2(&[1], &[1], "<i4", Value::Null), &[]);
     scratch.put("g/.zgroup", r#"{"zarr_format":2}"#);
     scratch.put("h/zarr.json", r#"{"zarr_format":3,"node_type":"group"}"#);
-    scratch.put("h/b/zarr.json", v3(&[1], &[1], "int8", json!([{ "name": "bytes" }])).to_string());
+    scratch.put("h/b/zarr.json", v3(&[1], &[1], "int8", bytes()).to_string());
     scratch.put("k/zarr.json", r#"{"zarr_format":3,"node_type":"table"}"#);
     let folder = Folder::new(scratch.path());
     for (path, node) in [
@@ -87,7 +76,7 @@ fn what_stands_at_a_path() {
 fn numbered(axes: usize, strings: bool) -> Scratch {
     let (shape, chunks) = (&[5, 5][..axes], &[3, 2][..axes]);
     let metadata = v3(shape, chunks, "uint32", little_endian());
-    let scratch = array(&if strings { letters(metadata) } else { metadata }, &[]);
+    let scratch = Scratch::of(&if strings { letters(metadata) } else { metadata }, &[]);
     let [places, width] = if axes == 1 { [1_u32, 1] } else { [5, 2] };
     for (down, right) in (0..2).flat_map(|down| (0..places.div_ceil(width)).map(move |right| (down, right))) {
         let key = if axes == 1 { format!("a/c/{down}") } else { format!("a/c/{down}/{right}") };
@@ -134,10 +123,10 @@ fn shapes_that_are_no_columns() {
         (&[2, 0], "rows are empty"),
     ] {
         let metadata = v2(shape, &vec![1; shape.len()], "<i4", Value::Null);
-        assert_refused(read(&array(&metadata, &[]), NEVER), &[why]);
+        assert_refused(read(&Scratch::of(&metadata, &[]), NEVER), &[why]);
     }
     for shape in [&[0][..], &[0, 0], &[0, 2]] {
-        let empty = array(&v2(shape, &vec![1; shape.len()], "<i4", Value::Null), &[]);
+        let empty = Scratch::of(&v2(shape, &vec![1; shape.len()], "<i4", Value::Null), &[]);
         assert_eq!(read(&empty, NEVER).unwrap().strings().count(), 0);
     }
 }
@@ -149,7 +138,7 @@ fn other_numbers_are_errors() {
         ("<f4", vec![0; 4], "no integers"),
         ("<u8", vec![255; 8], "above 2^63"),
     ] {
-        let scratch = array(&v2(&[1], &[1], dtype, Value::Null), &[("0", bytes)]);
+        let scratch = Scratch::of(&v2(&[1], &[1], dtype, Value::Null), &[("0", bytes)]);
         let error = read(&scratch, NEVER).unwrap_err();
         assert!(matches!(&error, Error::Chunk { .. }) && error.to_string().contains(why), "{error}");
     }
@@ -169,7 +158,7 @@ fn damaged_strings() {
     overflow[4..8].copy_from_slice(&[255; 4]);
     for bytes in [vec![], good[..n - 1].to_vec(), [&good[..], &[0]].concat(), long, many, not_utf8, overflow]
     {
-        let scratch = array(&metadata, &[("0", bytes.clone())]);
+        let scratch = Scratch::of(&metadata, &[("0", bytes.clone())]);
         let error = read(&scratch, NEVER).unwrap_err();
         assert!(matches!(&error, Error::Chunk { index, .. } if **index == [0]), "{bytes:?}: {error}");
     }
@@ -177,7 +166,7 @@ fn damaged_strings() {
     let mut huge = metadata.clone();
     huge["shape"] = json!([u32::MAX]);
     huge["chunks"] = json!([u32::MAX]);
-    let scratch = array(&huge, &[("0", claim)]);
+    let scratch = Scratch::of(&huge, &[("0", claim)]);
     assert!(read(&scratch, NEVER).is_err());
 }
 
@@ -192,21 +181,22 @@ fn strings_of_fixed_length() {
         units.into_iter().flat_map(u32::to_be_bytes).collect()
     };
     let chunk = [utf32("é1"), utf32("𝒳yz")].concat();
-    let scratch = array(&v2(&[2], &[2], ">U3", Value::Null), &[("0", chunk.clone())]);
+    let scratch = Scratch::of(&v2(&[2], &[2], ">U3", Value::Null), &[("0", chunk.clone())]);
     assert_eq!(strings(&scratch).unwrap(), ["é1", "𝒳yz"]);
     let mut broken = chunk;
     broken[0] = 1;
     scratch.put("a/0", broken);
     assert!(strings(&scratch).unwrap_err().to_string().contains("UTF-32"));
 
-    let mut metadata = v3(&[2], &[2], "r16", json!([{ "name": "bytes" }]));
+    let mut metadata = v3(&[2], &[2], "r16", bytes());
     metadata["data_type"] =
         json!({ "name": "null_terminated_bytes", "configuration": { "length_bytes": 2 } });
     metadata["fill_value"] = "".into();
-    let scratch = array(&metadata, &[("c/0", b"x\0yz".to_vec())]);
+    let scratch = Scratch::of(&metadata, &[("c/0", b"x\0yz".to_vec())]);
     assert_eq!(strings(&scratch).unwrap(), ["x", "yz"]);
 
-    let scratch = array(&v2(&[2, 2], &[2, 2], "|S3", Value::Null), &[("0.0", b"A\0\0xyzB\0\0ab\0".to_vec())]);
+    let scratch =
+        Scratch::of(&v2(&[2, 2], &[2, 2], "|S3", Value::Null), &[("0.0", b"A\0\0xyzB\0\0ab\0".to_vec())]);
     assert_eq!(strings(&scratch).unwrap(), ["A", "B"]);
     let column = read(&scratch, NEVER).unwrap();
     assert_eq!([cells(&column, 0), cells(&column, 1)], [["A", "xyz"], ["B", "ab"]]);
@@ -233,12 +223,12 @@ fn memory_bounds_columns() {
         Ok(column.strings().map(|text| text.len()).sum())
     };
     let (mut metadata, chunk) = text(&["A", "C", "G"]);
-    assert_eq!(bytes(&array(&metadata, &[("0", chunk)])).unwrap(), 3);
+    assert_eq!(bytes(&Scratch::of(&metadata, &[("0", chunk)])).unwrap(), 3);
     // The maximum number of strings of a chunk, if all are empty.
     (metadata["shape"], metadata["chunks"]) = (json!([3, 1]), json!([3, 1 << 24]));
-    over(bytes(&array(&metadata, &[])), 3 << 29);
+    over(bytes(&Scratch::of(&metadata, &[])), 3 << 29);
     // Numbers: the chunk's number of elements decides.
-    over(bytes(&array(&v2(&[3], &[1 << 24], "<i4", Value::Null), &[])), 1 << 28);
+    over(bytes(&Scratch::of(&v2(&[3], &[1 << 24], "<i4", Value::Null), &[])), 1 << 28);
     // A chunk of long strings, uncompressed or compressed ...
     for stored in [true, false] {
         let (mut metadata, mut chunk) = text(&[&"A".repeat(200_000), "C", "G"]);
@@ -246,19 +236,19 @@ fn memory_bounds_columns() {
             metadata["compressor"] = blosc_meta();
             chunk = blosc(&chunk);
         }
-        over(bytes(&array(&metadata, &[("0", chunk)])), 8 * 200_000);
+        over(bytes(&Scratch::of(&metadata, &[("0", chunk)])), 8 * 200_000);
     }
     // ... and many chunks, each of which is small.
     let keys: Vec<_> = (0..100).map(|i| format!("0.{i}")).collect();
     let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), vec![b'A'; 3 * 6000])).collect();
-    over(bytes(&array(&v2(&[3, 100], &[3, 1], "|S6000", Value::Null), &chunks)), MEMORY);
+    over(bytes(&Scratch::of(&v2(&[3, 100], &[3, 1], "|S6000", Value::Null), &chunks)), MEMORY);
     let (mut metadata, chunk) = text(&[&"A".repeat(6000)]);
     metadata["shape"] = json!([100]);
     let keys: Vec<_> = (0..100).map(|i| i.to_string()).collect();
     let chunks: Vec<_> = keys.iter().map(|key| (key.as_str(), chunk.clone())).collect();
-    over(bytes(&array(&metadata, &chunks)), MEMORY);
+    over(bytes(&Scratch::of(&metadata, &chunks)), MEMORY);
     // No copies of the fill value are made, however long it is.
     let (mut metadata, _) = text(&["", "", ""]);
     metadata["fill_value"] = "A".repeat(100_000).into();
-    assert!(matches!(bytes(&array(&metadata, &[])), Err(Error::Chunk { .. })));
+    assert!(matches!(bytes(&Scratch::of(&metadata, &[])), Err(Error::Chunk { .. })));
 }
