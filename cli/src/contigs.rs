@@ -1,15 +1,13 @@
 //! The choice of contigs, and counts of variants by kind of contig.
 
-use std::{
-    collections::BTreeMap,
-    iter,
-    ops::{Range, RangeInclusive},
-};
+use std::{collections::BTreeMap, iter, ops::Range, sync::Arc};
 
 use clap::Args;
 use serde_json::{Value, json};
 use teatime::Cancel;
-use teatime_genotype::{ContigClass as Class, ContigRuns, Karyotype, VariantIndex, VariantSource};
+use teatime_genotype::{
+    ContigChoice, ContigClass as Class, ContigRuns, Karyotype, VariantIndex, VariantSource,
+};
 
 use crate::{failure::Failure, text};
 
@@ -45,63 +43,13 @@ impl ContigArgs {
 
     /// # Errors
     /// [`Failure::Usage`] if the text of --chr is not a valid list.
-    fn chosen(&self, karyotype: Karyotype) -> Result<Chosen, Failure> {
-        match &self.chr {
-            Some(text) => list(text, karyotype).map_err(|why| Failure::Usage(format!("--chr {text}: {why}"))),
-            None if self.autosome => Ok(Chosen::Autosomes),
-            None => Ok(Chosen::All),
-        }
+    fn chosen(&self, karyotype: Karyotype) -> Result<Option<ContigChoice>, Failure> {
+        let Some(text) = &self.chr else {
+            return Ok(self.autosome.then(|| ContigChoice::autosomes(karyotype)));
+        };
+        let choice = ContigChoice::listed(text, karyotype);
+        choice.map(Some).map_err(|why| Failure::Usage(format!("--chr {text}: {why}")))
     }
-}
-
-/// The contigs that take part.
-#[derive(Debug)]
-enum Chosen {
-    All,
-    Autosomes,
-    /// A list as in plink2's `--chr`: normalised names, and ranges of PLINK's numbers.
-    Listed {
-        names: Vec<String>,
-        numbers: Vec<RangeInclusive<u32>>,
-    },
-}
-
-impl Chosen {
-    /// Returns true if the contig with this normalised name and class takes part.
-    fn takes(&self, name: &str, class: Class, karyotype: Karyotype) -> bool {
-        match self {
-            Self::All => true,
-            Self::Autosomes => matches!(class, Class::Autosome(_)),
-            Self::Listed { names, numbers } => {
-                let within = |number| numbers.iter().any(|range| range.contains(&number));
-                names.iter().any(|other| other == name) || karyotype.number(name, class).is_some_and(within)
-            }
-        }
-    }
-
-    /// Returns the normalised names in the list.
-    fn names(&self) -> &[String] {
-        if let Self::Listed { names, .. } = self { names } else { &[] }
-    }
-}
-
-fn list(text: &str, karyotype: Karyotype) -> Result<Chosen, String> {
-    let (mut names, mut numbers) = (Vec::new(), Vec::new());
-    let numbered = |name: &str| {
-        let (name, class) = karyotype.normalized(name.trim());
-        karyotype.number(&name, class)
-    };
-    for item in text.split(',').map(str::trim) {
-        // The hyphen may be part of a name.
-        let ends = item.split_once('-').map(|(first, last)| (numbered(first), numbered(last)));
-        match ends {
-            Some((Some(first), Some(last))) if first <= last => numbers.push(first..=last),
-            Some((Some(_), Some(_))) => return Err(format!("the range `{item}` ends before it starts")),
-            _ if item.is_empty() => return Err("a name is missing".into()),
-            _ => names.push(karyotype.normalized(item).0),
-        }
-    }
-    Ok(Chosen::Listed { names, numbers })
 }
 
 /// The contigs of the variants.
@@ -147,20 +95,19 @@ impl Contigs {
         let chosen = args.chosen(karyotype)?;
         let (said, asked) = (args.chr_set.is_some(), args.asked());
         let mut contigs = Self { autosomes: karyotype, said, asked, ..Self::default() };
-        let classes: Vec<_> = read.names().iter().map(|name| karyotype.normalized(name)).collect();
-        let mut rows = Vec::<Range<u64>>::new();
+        let takes = |name: &str| chosen.as_ref().is_none_or(|chosen| chosen.takes(name));
+        let class = |name: &Arc<str>| (takes(name), karyotype.normalized(name));
+        let classes: Vec<_> = read.names().iter().map(class).collect();
         for (number, range) in read.runs() {
-            let (normal, class) = &classes[number];
-            if !chosen.takes(normal, *class, karyotype) {
-                contigs.left_out += range.end - range.start;
-                continue;
-            }
-            contigs.add(normal, *class, range.end - range.start);
-            match rows.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => rows.push(range),
+            let ((taken, (normal, class)), variants) = (&classes[number], range.end - range.start);
+            if *taken {
+                contigs.add(normal, *class, variants);
+            } else {
+                contigs.left_out += variants;
             }
         }
+        contigs.absent = chosen.iter().flat_map(|chosen| chosen.absent(&read)).collect();
+        let rows = read.rows(takes);
         if let (Some(asked), true) = (&contigs.asked, rows.is_empty()) {
             let mut names = read.names().to_vec();
             names.sort_unstable();
@@ -170,8 +117,6 @@ impl Contigs {
             let why = format!("{asked}: no variant is on such a contig; the stores have {names}{hint}");
             return Err(Failure::Error(why));
         }
-        let absent = chosen.names().iter().filter(|name| classes.iter().all(|(normal, _)| normal != *name));
-        contigs.absent = absent.cloned().collect();
         Ok((contigs, rows))
     }
 
@@ -272,44 +217,6 @@ mod tests {
 
     use super::*;
     use crate::calls::PloidyMismatch;
-
-    #[test]
-    fn lists_as_plink2_takes_them() {
-        let (human, mouse, dog) = (Karyotype::HUMAN, Karyotype(Some(19)), Karyotype(Some(38)));
-        for (karyotype, text, yes, no) in [
-            (human, "1-22,X", "1 chr1 01 22 chrX x 23", "Y 24 0 MT 2L 27"),
-            (human, "chr2-chr4, 26", "2 chr4 MT chrM", "1 5 M2"),
-            (human, "22-24", "22 X Y chr23", "XY PAR1 21"),
-            (human, "X-MT", "X 24 XY M", "22 0"),
-            (human, "27-31", "27 chr31", "32 027 +27 26"),
-            (human, "2L,chr3r", "2L chr2l 3R", "2 2R"),
-            (human, "0", "0 chr0", "1 ."),
-            (human, "HLA-A,1", "hla-a 1", "HLA A"),
-            (human, ".", ".", "0 1"),
-            (Karyotype::UNKNOWN, "1-38", "1 chr23 26 38", "X MT 39 0"),
-            (Karyotype::UNKNOWN, "23,X", "23 x", "26 Y"),
-            (dog, "38-X", "38 39 X", "40 Y 37"),
-            (dog, "23-MT", "23 MT 42 Y", "22 43"),
-            (mouse, "20", "X 20", "19"),
-        ] {
-            let chosen = list(text, karyotype).unwrap();
-            let takes = |name: &str| {
-                let (name, class) = karyotype.normalized(name);
-                chosen.takes(&name, class, karyotype)
-            };
-            yes.split(' ').for_each(|name| assert!(takes(name), "{text}: {name}"));
-            no.split(' ').for_each(|name| assert!(!takes(name), "{text}: {name}"));
-        }
-        let refused = |text| list(text, Karyotype::HUMAN).unwrap_err();
-        assert!(refused("22-1").contains("ends before it starts"));
-        for text in ["", "1,,2", "1,"] {
-            assert!(refused(text).contains("missing"), "{text}");
-        }
-        for (name, expected) in [("chr22", true), ("01", true), ("23", false), ("2L", false), ("0", false)] {
-            let (name, class) = Karyotype::HUMAN.normalized(name);
-            assert_eq!(Chosen::Autosomes.takes(&name, class, Karyotype::HUMAN), expected, "{name}");
-        }
-    }
 
     #[test]
     fn contigs_are_told() {

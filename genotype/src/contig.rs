@@ -179,6 +179,19 @@ impl ContigRuns {
         self.ends.iter().zip(starts).map(|(&(name, end), start)| (name, start..end))
     }
 
+    /// Returns the rows of the variants on the contigs whose names `takes` takes, in ascending ranges that do not touch.
+    pub fn rows(&self, takes: impl Fn(&str) -> bool) -> Vec<Range<u64>> {
+        let taken: Vec<_> = self.names.iter().map(|name| takes(name)).collect();
+        let mut rows = Vec::<Range<u64>>::new();
+        for (_, range) in self.runs().filter(|(number, _)| taken[*number]) {
+            match rows.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => rows.push(range),
+            }
+        }
+        rows
+    }
+
     /// Returns the karyotype that the contigs suggest: the human one, unless the contigs of one source are not human.
     ///
     /// Considers the contigs and lengths that a source names, the contigs of its variants, and the position of its last variant on contig 26.

@@ -92,6 +92,7 @@ mod carried;
 mod choice;
 mod cohort;
 mod contig;
+mod contig_choice;
 mod conversion;
 mod counts;
 mod distance;
@@ -141,6 +142,7 @@ pub use self::{
         project::project,
     },
     contig::{ContigClass, ContigRuns, Karyotype},
+    contig_choice::ContigChoice,
     counts::CountsByVariant,
     distance::{
         DistanceBand, DistanceBands, DistanceFacts, DistanceOptions, Distances, Linkage, Merge, SampleMetric,

@@ -22,7 +22,8 @@ use crate::{
     call::{self, RunOptions, aside, call_on},
     errors::exception,
     linalg,
-    lists::{Absent, Lists, Samples},
+    lists::{Absent, Lists, Samples, on_contigs},
+    loadings::Table,
     names::{either, one_of},
     operand::{Array, with_array},
     rows::{Rows, range},
@@ -103,6 +104,27 @@ impl Genotypes {
             let (genotypes, absent) = lists.choose(genotypes, &mut samples, source.as_deref())?;
             Ok((Self { genotypes, samples, source }, absent))
         })
+    }
+
+    /// Takes the variants on the contigs of a list, or with no list on the autosomes. Also returns the listed names that no variant is on.
+    fn on_contigs(
+        &self,
+        py: Python<'_>,
+        list: Option<String>,
+        autosomes: Option<u8>,
+    ) -> PyResult<(Self, Vec<String>)> {
+        let Self { genotypes, samples, source } = self.clone();
+        aside(py, move || {
+            let (genotypes, absent) = on_contigs(genotypes, source.as_deref(), list.as_deref(), autosomes)?;
+            Ok((Self { genotypes, samples, source }, absent))
+        })
+    }
+
+    /// Takes each haplotype of the calls for a sample. The second of sample `a` is named `a_2`.
+    fn haplotypes(&self) -> PyResult<Self> {
+        let Self { genotypes, samples, source } = self.clone();
+        let samples = samples.haplotypes(genotypes.ploidy());
+        Ok(Self { genotypes: genotypes.haplotypes().map_err(exception)?, samples, source })
     }
 
     /// Selects the variants in these ranges.
@@ -268,25 +290,33 @@ pub(crate) fn counts<'py>(py: Python<'py>, counts: &VariantCounts) -> PyResult<B
     counts.into_py_dict(py)
 }
 
-/// Computes the principal components of the samples, from `part` if it is given, which has to cover all variants.
+/// Computes the principal components of the samples, from `part` if it is given, which has to cover all variants. Also returns the loadings of
+/// the variants, if they are wanted.
 #[pyfunction]
-#[pyo3(signature = (genotypes, options, run, part = None))]
+#[pyo3(signature = (genotypes, options, run, part = None, loadings = false))]
 pub(crate) fn pca<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
     options: OfPca,
     run: RunOptions,
     part: Option<&Part>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let (genotypes, options, device) = (&genotypes.genotypes, options.pca_options()?, run.device(py)?);
-    let result = call_on(py, &device, run, |device, run| match part {
-        Some(Part(part)) => {
-            let wanted = Wanted::default().pca(&options);
-            Cohort::of_part(genotypes, device, &wanted, part, run)?.pca(&options, run)
+    loadings: bool,
+) -> PyResult<(Bound<'py, PyDict>, Option<Bound<'py, PyDict>>)> {
+    let (options, device) = (options.pca_options()?, run.device(py)?);
+    let (pca, table) = call_on(py, &device, run, |device, run| {
+        let mut wanted = Wanted::default().pca(&options);
+        if loadings {
+            wanted = wanted.loadings();
         }
-        None => teatime_genotype::pca(genotypes, device, &options, run),
+        let cohort = match part {
+            Some(Part(part)) => Cohort::of_part(&genotypes.genotypes, device, &wanted, part, run)?,
+            None => Cohort::load(&genotypes.genotypes, device, &wanted, run)?,
+        };
+        let pca = cohort.pca(&options, run)?;
+        let table = loadings.then(|| Table::new(&cohort, &pca, &options, genotypes.source.as_deref(), run));
+        Ok((pca, table.transpose()?))
     })?;
-    components(py, result)
+    Ok((components(py, pca)?, table.map(|table| table.into_dict(py)).transpose()?))
 }
 
 /// Relationships, the numbers of variants called in both samples, and the counts of variants.

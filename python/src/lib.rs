@@ -18,6 +18,7 @@ mod genotype;
 mod linalg;
 mod lists;
 mod loaded;
+mod loadings;
 mod matching;
 mod names;
 mod operand;

@@ -4,7 +4,10 @@ use std::{ops::Range, path::PathBuf};
 
 use pyo3::prelude::*;
 use teatime::{Budget, Cancel, Error, Result, to_usize};
-use teatime_genotype::{Genotypes, Listed, SampleList, VariantList, VariantListKind, VariantSource};
+use teatime_genotype::{
+    ContigChoice, ContigRuns, Genotypes, Karyotype, Listed, SampleList, VariantList, VariantListKind,
+    VariantSource,
+};
 
 /// The samples of a store.
 #[derive(Clone, Debug)]
@@ -21,6 +24,20 @@ impl Samples {
     pub(crate) fn names(&self) -> Option<Vec<String>> {
         let ids = self.ids.as_ref()?;
         Some(self.left.iter().cloned().flatten().map(|row| ids[to_usize(row)].clone()).collect())
+    }
+
+    /// Returns the haplotypes of the samples as samples.
+    pub(crate) fn haplotypes(self, ploidy: u64) -> Self {
+        let each = |ids: Vec<String>, name: fn(&str, u64) -> String| {
+            ids.iter()
+                .flat_map(|id| (1..=ploidy).map(|number| name(id, number)).collect::<Vec<_>>())
+                .collect()
+        };
+        Self {
+            ids: self.ids.map(|ids| each(ids, |id, number| format!("{id}_{number}"))),
+            families: self.families.map(|families| each(families, |family, _| family.to_owned())),
+            left: self.left.into_iter().map(|rows| ploidy * rows.start..ploidy * rows.end).collect(),
+        }
     }
 }
 
@@ -84,6 +101,39 @@ impl Lists {
         }
         Ok((genotypes, told))
     }
+}
+
+/// Takes the variants on the contigs of a list, or with no list on the autosomes, of which there are `count` if that is given. Returns the
+/// listed names that no variant is on.
+///
+/// # Errors
+/// [`Error::Argument`] for genotypes without names, a text that is no list, and if no variant is left; fails as [`ContigRuns::read`] does.
+pub(crate) fn on_contigs(
+    genotypes: Genotypes,
+    source: Option<&dyn VariantSource>,
+    list: Option<&str>,
+    count: Option<u8>,
+) -> Result<(Genotypes, Vec<String>)> {
+    let refuse = |why: String| Error::argument("genotypes", "contigs", why);
+    let runs =
+        ContigRuns::read(&[source.ok_or_else(|| unnamed("contigs", "variants"))?], &Cancel::default())?;
+    let karyotype = count.map_or(runs.karyotype(), |count| Karyotype(Some(count)));
+    let choice = match list {
+        Some(text) => {
+            ContigChoice::listed(text, karyotype).map_err(|why| refuse(format!("{text:?}: {why}")))?
+        }
+        None => ContigChoice::autosomes(karyotype),
+    };
+    let rows = runs.rows(|name| choice.takes(name));
+    if rows.is_empty() {
+        let names: Vec<_> = runs.names().iter().take(10).map(|name| &**name).collect();
+        let more = if runs.names().len() > 10 { " ..." } else { "" };
+        return Err(refuse(format!(
+            "no variant is on such a contig; the store has {}{more}",
+            names.join(", ")
+        )));
+    }
+    Ok((genotypes.select(rows)?, choice.absent(&runs)))
 }
 
 fn unnamed(name: &'static str, what: &str) -> Error {

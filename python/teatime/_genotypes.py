@@ -22,8 +22,9 @@ Listed = Union[str, "os.PathLike[str]", Iterable[str]]
 
 def open_store(
     path: str | os.PathLike[str], array: str | None = None, *, fill: bool = False, storage_options: dict[str, Any] | None = None,
-    bim: str | os.PathLike[str] | None = None, fam: str | os.PathLike[str] | None = None, keep: Listed | None = None,
-    remove: Listed | None = None, extract: Listed | None = None, exclude: Listed | None = None,
+    bim: str | os.PathLike[str] | None = None, fam: str | os.PathLike[str] | None = None, contigs: str | Iterable[str] | None = None,
+    n_autosomes: int | None = None, keep: Listed | None = None, remove: Listed | None = None, extract: Listed | None = None,
+    exclude: Listed | None = None,
 ) -> Genotypes:
     """The genotypes of a Zarr store or of a PLINK .bed, of which no genotype is read yet.
 
@@ -41,6 +42,12 @@ def open_store(
         functions that take a path, the environment says how to connect (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``).
     bim, fam
         The tables of a .bed, where they are not beside it.
+    contigs
+        Those whose variants are taken: names, or text such as ``"1-22,X"``, as the command line's ``--chr`` reads it; ``"autosomes"`` are
+        its ``--autosome``. Chunks of other contigs are not read. A warning names those that no variant is on.
+    n_autosomes
+        How many autosomes there are, as in PLINK's ``--chr-set``; the four numbers after theirs are X, Y, XY and MT. None: 22, of humans,
+        unless contigs of other numbers show that the store is not of humans.
     keep, remove
         Samples that are taken, and those of these that are left out: a sequence of their ids, as ``names`` has them, or the path of a file
         as the command line's ``--keep`` reads it, which tells families apart. Results are in the store's order.
@@ -62,6 +69,13 @@ def open_store(
     (['a', 'c'], 1)
     """
     opened = Genotypes.of_store(folder(path), array, fill, text_options(storage_options), (bim, fam))
+    if contigs is not None:
+        listed = contigs if isinstance(contigs, str) else ",".join(contigs)
+        opened, absent = opened.on_contigs(None if listed == "autosomes" else listed, n_autosomes)
+        if absent:
+            warnings.warn(f"teatime: no variant is on {', '.join(absent)}", stacklevel=2)
+    elif n_autosomes is not None:
+        raise ValueError("`n_autosomes` says which numbers are autosomes among `contigs`, of which none are given")
     return cast(Genotypes, chosen(opened, keep=keep, remove=remove, extract=extract, exclude=exclude))
 
 

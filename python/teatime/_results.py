@@ -20,7 +20,7 @@ def _needed(module: str, method: str) -> Any:
         raise ImportError(f"{method} needs {module.split('.')[0]}, which is not installed") from error
 
 
-class _Result:
+class Result:
     """The part that all results share. A subclass is a dataclass, and says which axes its arrays have."""
 
     #: Arrays by the names of their axes. The first array is the table.
@@ -78,7 +78,7 @@ class _Result:
         return f"<table><caption>{caption}</caption>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
-class Scores(_Result):
+class Scores(Result):
     """Samples along components."""
 
     def plot(self, x: int = 1, y: int = 2, *, ax: Any = None, **options: Any) -> Any:
@@ -107,7 +107,7 @@ class Scores(_Result):
         return ax
 
 
-class Pairs(_Result):
+class Pairs(Result):
     """A number for each pair of samples."""
 
     def plot(self, *, ax: Any = None, **options: Any) -> Any:

@@ -98,7 +98,7 @@ def merge(one: Any, other: Any) -> Any:
 
 def pca_of_part(part: Any, like: Any, variants: int, ploidy: int | None, options: dict[str, Any], name: str | None) -> dict[str, Any]:
     """The components of all variants' sums."""
-    pca = _teatime.pca(_genotypes(like, ploidy, "pca", 0, variants), options, run_options(device(name)), part)
+    pca, _ = _teatime.pca(_genotypes(like, ploidy, "pca", 0, variants), options, run_options(device(name)), part)
     return {**pca, "converged": np.array(pca["converged"])}
 
 

@@ -18,11 +18,11 @@ from ._arrays import whole
 from ._device import Device, run_options
 from ._genotypes import Listed, Source, chosen, genotypes_of, open_store
 from ._linalg import svd_options, warn_unconverged
-from ._results import Pairs, Scores
+from ._results import Pairs, Result, Scores
 from ._teatime import Genotypes
 
 __all__ = [
-    "Distances", "DistancesBetween", "GRM", "GenotypePCA", "Genotypes", "Projection", "distances", "distances_between", "grm", "open_store",
+    "Distances", "DistancesBetween", "GRM", "GenotypePCA", "Genotypes", "Loadings", "Projection", "distances", "distances_between", "grm", "open_store",
     "pca", "project",
 ]
 
@@ -62,6 +62,41 @@ class PCA(_Components[_A]):
 
 
 @dataclass(frozen=True)
+class Loadings(Result):
+    """Loadings of the variants that took part."""
+
+    _axes: ClassVar = {
+        "loadings": ("variants", "components"),
+        **dict.fromkeys(("rows", "frequency", "mean", "scale", "contig", "position", "reference", "alternate"), ("variants",)),
+    }
+    #: Left singular vectors of the standardised matrix, of unit length, (variants, n_components).
+    loadings: NDArray[np.float64]
+    #: The place of each variant among all of the store or the array, from 0.
+    rows: NDArray[np.uint64]
+    #: The frequency of the alleles that dosages count; what is subtracted from the dosages, and what divides them then.
+    frequency: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    #: Names of a store's variants: contig, position from 1, id and alleles, of a .bed A2 as reference. None of an array.
+    contig: list[str] | None = field(default=None, repr=False)
+    position: NDArray[np.uint64] | None = field(default=None, repr=False)
+    id: list[str] | None = field(default=None, repr=False)
+    reference: list[str] | None = field(default=None, repr=False)
+    alternate: list[str] | None = field(default=None, repr=False)
+
+    def _labels(self) -> dict[str, list[str] | None]:
+        return {"variants": self.id, "components": [f"PC{number + 1}" for number in range(self.loadings.shape[1])]}
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each variant: its name and scaling, then its loadings."""
+        table = super().to_pandas()
+        columns = {name: getattr(self, name) for name, axes in self._axes.items() if len(axes) == 1}
+        for place, (name, column) in enumerate((name, column) for name, column in columns.items() if column is not None):
+            table.insert(place, name, column)
+        return table
+
+
+@dataclass(frozen=True)
 class GenotypePCA(_Components[NDArray[np.float64]]):
     """Principal components of samples."""
 
@@ -81,6 +116,8 @@ class GenotypePCA(_Components[NDArray[np.float64]]):
     counts: dict[str, int]
     #: The names of the samples; None of an array.
     names: list[str] | None = field(default=None, repr=False)
+    #: The loadings of the variants, if they were asked for.
+    loadings: Loadings | None = field(default=None, repr=False)
 
 
 #: The axes of a matrix of all pairs of samples.
@@ -171,7 +208,8 @@ def pca(
     genotypes: Source, n_components: int = 10, *, scaler: str | None = "patterson", ploidy: int | None = None, method: str = "auto",
     min_maf: float = 0.0, max_missing: float = 1.0, n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4,
     random_state: int = 0, signs: str = "stable", keep: Listed | None = None, remove: Listed | None = None, extract: Listed | None = None,
-    exclude: Listed | None = None, device: Device | str | None = None, memory: int | str | None = None, progress: Any = None,
+    exclude: Listed | None = None, loadings: bool = False, device: Device | str | None = None, memory: int | str | None = None,
+    progress: Any = None,
 ) -> GenotypePCA:
     """Principal components of the samples.
 
@@ -195,6 +233,8 @@ def pca(
         As in :func:`teatime.truncated_svd`. A warning has the residuals of components that have not converged, with ``n_iter`` too.
     keep, remove, extract, exclude
         The samples and variants of a store that take part, as in :func:`open_store`.
+    loadings
+        True gives the variants' loadings too, in one more pass and 8 bytes of memory each.
     device, progress
         As in :func:`teatime.truncated_svd`.
     memory
@@ -215,7 +255,8 @@ def pca(
     )
     source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     opened = genotypes_of(source, ploidy, "pca")
-    components = GenotypePCA(**_teatime.pca(opened, options, run_options(device, progress, memory)), names=opened.names)
+    found, table = _teatime.pca(opened, options, run_options(device, progress, memory), loadings=loadings)
+    components = GenotypePCA(**found, names=opened.names, loadings=None if table is None else Loadings(**table))
     warn_unconverged(components.residuals, components.converged, options["svd"])
     return components
 
@@ -252,7 +293,7 @@ def grm(
 
 def distances(
     genotypes: Source, metric: str = "euclidean", *, p: float = 2.0, missing: str | None = None, merge_alleles: bool = False,
-    ploidy: int | None = None, min_maf: float = 0.0, max_missing: float = 1.0, keep: Listed | None = None, remove: Listed | None = None,
+    haplotypes: bool = False, ploidy: int | None = None, min_maf: float = 0.0, max_missing: float = 1.0, keep: Listed | None = None, remove: Listed | None = None,
     extract: Listed | None = None, exclude: Listed | None = None, device: Device | str | None = None, memory: int | str | None = None,
     progress: Any = None,
 ) -> Distances:
@@ -270,6 +311,12 @@ def distances(
     merge_alleles
         Of calls at variants of more than two alleles, different ones differ by euclidean, sqeuclidean, cityblock, ibs, ibs-of-alleles and, of
         a ``ploidy`` of 1, hamming. With True, and by other metrics, which warn, all alleles but the reference count as one.
+    haplotypes
+        True takes each haplotype of phased calls for a sample: those of sample ``a`` are ``a_1``, ``a_2`` ...
+
+    Notes
+    -----
+    Trees are made of a ``matrix`` by scipy: ``scipy.cluster.hierarchy.linkage(squareform(matrix), "average")``.
 
     Examples
     --------
@@ -281,6 +328,7 @@ def distances(
     """
     source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     opened, run = genotypes_of(source, ploidy, "pairwise_distance"), run_options(device, progress, memory)
+    opened = opened.haplotypes() if haplotypes else opened
     matrices, several, merged = _teatime.distances(opened, metric, p, missing, merge_alleles, (min_maf, max_missing), run)
     if several and merged and not merge_alleles:
         warnings.warn(

@@ -364,6 +364,74 @@ def test_listed_samples_and_variants(tmp_path, rng):
         genotype.open_store(store, keep=["s1", "f s2"])
 
 
+def test_contigs_of_a_store(tmp_path, rng):
+    d = dosages(calls(rng, 60, 12))
+    contigs = ["1"] * 20 + ["chr2"] * 15 + ["X"] * 15 + ["3"] * 10
+    store = bed(tmp_path / "all.bed", d, [(contig, 10 * (i + 1), "A", "C") for i, contig in enumerate(contigs)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for chosen, rows in (("1-2", range(35)), (["X", "chr3"], range(35, 60)), ("autosomes", [*range(35), *range(50, 60)])):
+            opened = genotype.open_store(store, contigs=chosen)
+            want = genotype.grm(np.ascontiguousarray(d[rows]), device="cpu").matrix
+            np.testing.assert_array_equal(genotype.grm(opened, device="cpu").matrix, want)
+        # Lists choose among the variants of the contigs.
+        assert genotype.open_store(store, contigs="X,3", exclude=["X:400"]).variants == 24
+        # Of two autosomes, 3 is another name of X.
+        assert genotype.open_store(store, contigs="X", n_autosomes=2).variants == 25
+    with pytest.warns(UserWarning, match="no variant is on 7, MT"):
+        assert genotype.open_store(store, contigs="1,7,MT").variants == 20
+    for argument, words in (
+        ({"contigs": "2-1"}, "`contigs`: \"2-1\": the range `2-1` ends before"),
+        ({"contigs": []}, "`contigs`: \"\": a name is missing"),
+        ({"contigs": "Y"}, "`contigs`: no variant is on such a contig; the store has 1, chr2, X, 3"),
+        ({"n_autosomes": 3}, "`n_autosomes`"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            genotype.open_store(store, **argument)
+
+
+@pytest.mark.parametrize("method", ["exact", "randomized"])
+def test_loadings(tmp_path, rng, method):
+    d = dosages(calls(rng, 60, 12))
+    d[5] = 1
+    store = bed(tmp_path / "all.bed", d, [("1", 10 * (i + 1), "A", "C") for i in range(60)])
+    opened = genotype.open_store(store, exclude=["v20"])
+    found = genotype.pca(opened, 3, method=method, loadings=True, device="cpu")
+    loadings = found.loadings
+    # A variant that is left out or does not vary has none.
+    varies = [len(set(row[row >= 0])) > 1 for row in d]
+    rows = [i for i in range(60) if varies[i] and i != 1]
+    np.testing.assert_array_equal(loadings.rows, rows)
+    known = np.ma.masked_less(d[rows].astype(float), 0)
+    np.testing.assert_allclose(loadings.mean, known.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(loadings.frequency, loadings.mean / 2, rtol=1e-6)
+    scaled = ((known - loadings.mean[:, None]) / loadings.scale[:, None]).filled(0)
+    np.testing.assert_allclose(scaled.T @ loadings.loadings, found.scores, atol=1e-4)
+    np.testing.assert_allclose(np.linalg.norm(loadings.loadings, axis=0), 1, rtol=1e-4)
+    assert (loadings.contig[:2], loadings.id[:2], loadings.position[:2].tolist()) == (["1", "1"], ["v10", "v30"], [10, 30])
+    assert loadings.reference[0] + loadings.alternate[0] in ("AC", "CA")
+    table = loadings.to_pandas()
+    assert table.index[1] == "v30" and table["PC2"].iloc[1] == loadings.loadings[1, 1] and table["position"].iloc[1] == 30
+    assert loadings.to_xarray().sizes == {"variants": len(rows), "components": 3} and f"{len(rows)} variants" in loadings._repr_html_()
+    unnamed = genotype.pca(d, 3, method=method, loadings=True, device="cpu").loadings
+    assert unnamed.id is None and unnamed.rows[1] == 1 and len(unnamed.to_pandas()) == sum(varies)
+    assert genotype.pca(d, 3, device="cpu").loadings is None
+
+
+def test_distances_of_haplotypes(tmp_path, rng):
+    g = calls(rng, 80, 5)
+    wide = np.ascontiguousarray(g.reshape(80, 10, 1))
+    want = genotype.distances(wide, "cityblock", device="cpu").matrix
+    np.testing.assert_array_equal(genotype.distances(g, "cityblock", haplotypes=True, device="cpu").matrix, want)
+    write(tmp_path / "calls.zarr", "call_genotype", g, g.shape)
+    write(tmp_path / "calls.zarr", "sample_id", np.array([f"s{i}" for i in range(5)]), (5,))
+    found = genotype.distances(genotype.open_store(tmp_path / "calls.zarr", keep=["s1", "s3"]), "cityblock", haplotypes=True, device="cpu")
+    assert found.names == ["s1_1", "s1_2", "s3_1", "s3_2"]
+    np.testing.assert_array_equal(found.matrix, want[np.ix_([2, 3, 6, 7], [2, 3, 6, 7])])
+    with pytest.raises(ValueError, match="haplotypes"):
+        genotype.distances(dosages(g), haplotypes=True, device="cpu")
+
+
 def test_tables_of_a_bed(tmp_path, rng):
     d = dosages(calls(rng, 20, 6))
     store = bed(tmp_path / "all.bed", d, [("1", 10 * (i + 1), "A", "C") for i in range(20)])
