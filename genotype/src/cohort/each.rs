@@ -24,14 +24,6 @@ pub(crate) struct Each<'a, T> {
     pub(crate) join: &'a Join<'a, T>,
 }
 
-/// The work of a later pass, on one device: its start over no variants, the addition of some rows of a panel with their sums, and the addition of
-/// what another member of a group made of other variants.
-pub(crate) struct EachStep<'a, T> {
-    pub(crate) start: &'a (dyn Fn(&Device) -> Result<T> + Sync),
-    pub(crate) add: &'a AddRows<'a, T>,
-    pub(crate) join: &'a Join<'a, T>,
-}
-
 /// A function that adds some rows of a panel, with their sums.
 type AddRows<'a, T> = dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync + 'a;
 
@@ -80,32 +72,34 @@ impl<'a, T> Making<'a, T> {
 }
 
 impl Cohort {
-    /// Makes a pass that adds the rows of all panels, with their sums, to what `each` starts. If genotypes stay on the members of a group, each of
-    /// these adds up its own, and they are joined.
+    /// Makes a pass that adds the rows of all panels, with their sums, to what `start` makes of no variants. If genotypes stay on the
+    /// members of a group, each of these adds up its own, and they are joined.
     pub(crate) fn add_up<T: Send>(
         &self,
         (run, status): (&Run, Status),
         reading: Reading,
-        each: &EachStep<'_, T>,
+        start: &(dyn Fn(&Device) -> Result<T> + Sync),
+        add: &AddRows<'_, T>,
+        join: &Join<'_, T>,
     ) -> Result<T> {
         let add = |made: &mut T, panel: &Panel| {
             let mut steps = self.reader.steps(&panel.rows);
-            steps.try_for_each(|rows| (each.add)(made, panel, &rows, &self.stats_of(&rows)))
+            steps.try_for_each(|rows| add(made, panel, &rows, &self.stats_of(&rows)))
         };
         let place = self.place();
         let Some(kept) = place.kept.as_ref().filter(|_| self.devices > 1) else {
-            let mut made = (each.start)(self.device())?;
+            let mut made = start(self.device())?;
             let pass = Pass::new(run, status);
             self.each_panel(&pass, reading, &mut |panel| add(&mut made, panel))?;
             return Ok(made);
         };
         let (passes, started) = (kept.passes(), Instant::now());
         let made = kept.device().each_member(run, self.reader.variants(), |i, device, run| {
-            let mut made = (each.start)(device)?;
+            let mut made = start(device)?;
             passes[i](&Pass::new(run, status), &mut |panel| add(&mut made, panel))?;
             Ok(made)
         })?;
         lock(&self.stats).compute += started.elapsed();
-        joined(made, each.join)
+        joined(made, join)
     }
 }

@@ -9,11 +9,7 @@ use teatime::{
 };
 
 use super::{DistanceFacts, DistanceOptions, Settings, adding::Accumulator, alleles::Several, are_packed};
-use crate::{
-    cohort::{Cohort, each::EachStep},
-    source::Genotypes,
-    to_usize,
-};
+use crate::{cohort::Cohort, source::Genotypes, to_usize};
 
 const OP: &str = "distance bands";
 
@@ -208,16 +204,14 @@ impl DistanceBands {
         let Found { mut distances, shared, .. } =
             self.cohort.with_room(self.needs(own.clone()), &mut |reading| {
                 let band = ColumnPairs::Band(reader.samples(), own.clone());
-                let each = EachStep {
-                    start: &|device| {
-                        Accumulator::new(device, from_ref(reader), reader.variants(), options, &band)
-                    },
-                    add: &|adding: &mut Accumulator, panel, rows, stats| {
-                        adding.add(reader, panel, rows, stats)
-                    },
-                    join: &Accumulator::join,
-                };
-                self.cohort.add_up(pass, reading, &each)?.finish(Some(&self.diagonal))
+                let sums = self.cohort.add_up(
+                    pass,
+                    reading,
+                    &|device| Accumulator::new(device, from_ref(reader), reader.variants(), options, &band),
+                    &|adding: &mut Accumulator, panel, rows, stats| adding.add(reader, panel, rows, stats),
+                    &Accumulator::join,
+                )?;
+                sums.finish(Some(&self.diagonal))
             })?;
         options.finish(&mut distances, shared.as_ref(), counts, reader.genotypes.ploidy());
         Ok(DistanceBand { own, matrix: distances, shared })
