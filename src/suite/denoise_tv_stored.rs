@@ -23,8 +23,8 @@ use crate::{
 
 device_tests! { types_and_refusals; cut_anyhow }
 
-const SHAPE: [u64; 4] = [2, 3, 9, 270];
-const CHUNK: [u64; 4] = [2, 2, 5, 100];
+const SHAPE: [u64; 4] = [2, 4, 13, 270];
+const CHUNK: [u64; 4] = [2, 3, 10, 100];
 const TILE: [u64; 4] = [1, 2, 8, 130];
 
 fn write(

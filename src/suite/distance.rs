@@ -461,7 +461,7 @@ fn far_and_near(device: &Device) {
 /// Angular distances stay within 0 to 2, even if rounding would exceed that range.
 fn angles(device: &Device) {
     // Observations in fours, which are multiples of one another.
-    let fours = |seed| {
+    let fours = |seed: u32| {
         let x = values::<f32>(30 + seed, 30);
         [1.0, -1.0, 3.0, -0.3].map(|by| x.iter().map(|x| x * by).collect::<Vec<_>>()).concat()
     };

@@ -6,8 +6,8 @@ use super::{data::values, device_tests};
 use crate::{
     Budget, ChunkedArray, Device, Element, Error, MemoryKind, Run, StoredType, Tensor, assert_err,
     distance::{
-        Distances, Metric, Missing, Neighbors, Options, StoredDistances, StoredNeighbors, neighbors,
-        neighbors_stored, pairwise_counted, pairwise_stored,
+        Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
+        pairwise_counted, pairwise_stored,
     },
     openings::{assert_refused, least, told},
     store::{MemoryArray, Storable},
