@@ -445,16 +445,21 @@ def test_tables_of_a_bed(tmp_path, rng):
 
 def test_absent_variants_are_reference(tmp_path, rng):
     d = dosages(calls(rng, 300, 12))
-    # No new sample has a copy of A1 at every third variant.
-    d[::3, 6:] = 0
     variants = [("1", 10 * (i + 1), "A", "C") for i in range(300)]
+    known = bed(tmp_path / "known.bed", d, variants)
+    # No new sample has a copy of A1 at every third variant.
+    new = d.copy()
+    new[::3] = 0
     some = [i for i in range(300) if i % 3]
-    known, whole = bed(tmp_path / "known.bed", d[:, :6], variants), bed(tmp_path / "whole.bed", d[:, 6:], variants)
-    varying = bed(tmp_path / "varying.bed", d[some, 6:], [variants[i] for i in some])
-    expected = genotype.project(whole, known, 2, device="cpu")
-    ours = genotype.project(varying, known, 2, absent="reference", device="cpu")
-    turned = genotype.project(varying, genotype.open_store(known).count_allele(0), 2, absent="reference", device="cpu")
+    whole = bed(tmp_path / "whole.bed", new, variants)
+    varying = bed(tmp_path / "varying.bed", new[some], [variants[i] for i in some])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = genotype.project(whole, known, 2, device="cpu")
+        ours = genotype.project(varying, known, 2, absent="reference", device="cpu")
+        turned = genotype.project(varying, genotype.open_store(known).count_allele(0), 2, absent="reference", device="cpu")
     np.testing.assert_array_equal(ours.scores, expected.scores)
+    np.testing.assert_array_equal(ours.called, expected.called)
     np.testing.assert_allclose(np.abs(turned.scores), np.abs(expected.scores), rtol=0, atol=1e-5)
     assert ours.as_reference == ours.matched["reference"]["absent"] > 80 and expected.as_reference == 0
     with pytest.warns(UserWarning, match="of the reference's [0-9]+ variants were matched"):
