@@ -18,6 +18,7 @@ use self::{memory::Usage, traffic::Counts};
 use crate::kernels::KERNELS;
 use crate::{
     Backend, Cancel, DeviceInfo, DeviceOptions, Error, Limits, ListedDevice, Real, Result,
+    device_info::MAX_THREADS,
     driver::{Driver, cpu::CpuDriver},
     timeline::{Span, Stage, Timeline},
     waiting::install,
@@ -78,7 +79,8 @@ impl Device {
     /// The environment variable `TEATIME_DEVICE` selects a device by name instead. Integrated and software adapters are selected only by name.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] when `TEATIME_DEVICE` names a device that does not exist.
+    /// [`Error::NoDevice`] when `TEATIME_DEVICE` names a device that does not exist; [`Error::Argument`] when `TEATIME_THREADS` is not a number
+    /// of threads from 1 to 1,024.
     pub fn best() -> Result<Self> {
         Self::best_with(&DeviceOptions::default())
     }
@@ -114,7 +116,8 @@ impl Device {
     /// Several such names with commas between them, and `cuda:*` or `wgpu:*` for all cards of a backend, open a [group](Self::group).
     ///
     /// # Errors
-    /// [`Error::NoDevice`] with the existing names of all backends; those of [`group`](Self::group).
+    /// [`Error::NoDevice`] with the existing names of all backends; [`Error::Argument`] when `TEATIME_THREADS` is not a number of threads from 1
+    /// to 1,024; those of [`group`](Self::group).
     pub fn open(name: &str) -> Result<Self> {
         Self::open_with(name, &DeviceOptions::default())
     }
@@ -158,14 +161,19 @@ impl Device {
         }
     }
 
-    /// Opens the CPU with as many threads as the process may run at once, or as `TEATIME_THREADS` names. Each call starts its own threads.
+    /// Opens the CPU with as many threads as the process may run at once, or with the number that the environment variable `TEATIME_THREADS`
+    /// names. A value that [`open`](Self::open) refuses is ignored here. Each call starts its own threads.
     ///
     /// # Panics
     /// If the system cannot start a thread.
     pub fn cpu() -> Self {
-        // A variable that names no number of threads is left for `open` to refuse.
-        let all = || Self::open_with("cpu", &DeviceOptions::default().threads(threads(None)));
-        Self::open("cpu").or_else(|_| all()).expect("the system should be able to start threads")
+        let all =
+            || Self::open_with("cpu", &DeviceOptions::default().threads(threads(None).min(MAX_THREADS)));
+        let opened = match Self::open("cpu") {
+            Err(Error::Argument { .. }) => all(),
+            opened => opened,
+        };
+        opened.expect("the system should be able to start threads")
     }
 
     /// Lists every device of this machine, and the reason for each device or backend that is not usable.

@@ -185,7 +185,7 @@ impl Limits {
 }
 
 /// The maximum number of threads of a device.
-const MAX_THREADS: usize = 1024;
+pub(crate) const MAX_THREADS: usize = 1024;
 
 /// Options for opening a device.
 ///
@@ -252,7 +252,7 @@ impl DeviceOptions {
     /// Returns the options, with the number of threads that the environment names unless they have one.
     ///
     /// # Errors
-    /// [`Error::Argument`] for options that no device can have.
+    /// [`Error::Argument`] for options that no device can have, and for a variable that is not a number of threads.
     pub(crate) fn resolved(&self) -> Result<Self> {
         let (op, variable) = ("Device::open_with", "TEATIME_THREADS");
         let mut options = self.clone();

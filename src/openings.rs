@@ -284,7 +284,7 @@ pub fn plan_rows(array: Arc<dyn ChunkedArray>, rows: u64) -> Plan {
 /// Makes a pass in blocks of `rows` rows, with so many bytes for chunks. Returns all bytes, and the stats.
 ///
 /// # Errors
-/// Those of the pass.
+/// Fails as [`Blocks::next_block`] does.
 pub fn read_blocks(plan: &Plan, rows: u64, bytes: u64) -> crate::Result<(Vec<u8>, StreamStats)> {
     let mut blocks = Blocks::new(plan, cpu(), rows, bytes, &Cancel::default())?;
     let mut all = Vec::new();

@@ -67,7 +67,7 @@ impl ContigChoice {
         self.names.contains(&name) || self.karyotype.number(&name, class).is_some_and(within)
     }
 
-    /// Returns the listed names, normalised, that no contig has.
+    /// Returns the listed names, normalised, that no contig has. Ranges are not among them. Compares each name with each contig.
     pub fn absent(&self, runs: &ContigRuns) -> Vec<String> {
         let contigs: Vec<_> = runs.names().iter().map(|name| self.karyotype.normalized(name).0).collect();
         self.names.iter().filter(|name| !contigs.contains(name)).cloned().collect()

@@ -111,7 +111,7 @@ impl Genotypes {
         &self,
         py: Python<'_>,
         list: Option<String>,
-        autosomes: Option<u8>,
+        autosomes: Option<i64>,
     ) -> PyResult<(Self, Vec<String>)> {
         let Self { genotypes, samples, source } = self.clone();
         aside(py, move || {

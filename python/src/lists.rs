@@ -107,31 +107,38 @@ impl Lists {
 /// listed names that no variant is on.
 ///
 /// # Errors
-/// [`Error::Argument`] for genotypes without names, a text that is no list, and if no variant is left; fails as [`ContigRuns::read`] does.
+/// [`Error::Argument`] for genotypes without names, a text that is no list, a `count` that is not 1 to 95, and if no variant is left; fails
+/// as [`ContigRuns::read`] does.
 pub(crate) fn on_contigs(
     genotypes: Genotypes,
     source: Option<&dyn VariantSource>,
     list: Option<&str>,
-    count: Option<u8>,
+    count: Option<i64>,
 ) -> Result<(Genotypes, Vec<String>)> {
-    let refuse = |why: String| Error::argument("genotypes", "contigs", why);
-    let runs =
-        ContigRuns::read(&[source.ok_or_else(|| unnamed("contigs", "variants"))?], &Cancel::default())?;
+    let refuse = |name, why: String| Error::argument("genotypes", name, why);
+    let count = count.map(|count| {
+        let fits = u8::try_from(count).ok().filter(|count| (1..=95).contains(count));
+        fits.ok_or_else(|| refuse("n_autosomes", format!("{count}; it is 1 to 95")))
+    });
+    let (count, source) = (count.transpose()?, source.ok_or_else(|| unnamed("contigs", "variants"))?);
+    let runs = ContigRuns::read(&[source], &Cancel::default())?;
     let karyotype = count.map_or(runs.karyotype(), |count| Karyotype(Some(count)));
     let choice = match list {
-        Some(text) => {
-            ContigChoice::listed(text, karyotype).map_err(|why| refuse(format!("{text:?}: {why}")))?
-        }
+        Some(text) => ContigChoice::listed(text, karyotype)
+            .map_err(|why| refuse("contigs", format!("{text:?}: {why}")))?,
         None => ContigChoice::autosomes(karyotype),
     };
     let rows = runs.rows(|name| choice.takes(name));
     if rows.is_empty() {
-        let names: Vec<_> = runs.names().iter().take(10).map(|name| &**name).collect();
-        let more = if runs.names().len() > 10 { " ..." } else { "" };
-        return Err(refuse(format!(
-            "no variant is on such a contig; the store has {}{more}",
-            names.join(", ")
-        )));
+        let mut names: Vec<_> = runs.names().iter().map(|name| &**name).collect();
+        names.sort_unstable();
+        let more = if names.len() > 10 { " ..." } else { "" };
+        names.truncate(10);
+        let hint =
+            if karyotype.0.is_none() { "; `n_autosomes` says how many autosomes there are" } else { "" };
+        let names = names.join(", ");
+        let why = format!("no variant is on such a contig; the store has {names}{more}{hint}");
+        return Err(refuse("contigs", why));
     }
     Ok((genotypes.select(rows)?, choice.absent(&runs)))
 }

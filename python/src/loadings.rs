@@ -2,7 +2,7 @@
 
 use numpy::IntoPyArray;
 use pyo3::{prelude::*, types::PyDict};
-use teatime::{Result, Run, linalg::Matrix};
+use teatime::{Error, Result, Run, linalg::Matrix, to_usize};
 use teatime_genotype::{Cohort, Pca, PcaOptions, Variant, VariantReader, VariantSource};
 
 use crate::array::matrix;
@@ -22,7 +22,7 @@ impl Table {
     /// Computes the loadings on components of the same genotypes, and reads the names of their variants from `source`.
     ///
     /// # Errors
-    /// Fails as [`Cohort::loadings`] and [`VariantReader::get`] do.
+    /// [`Error::OutOfHostMemory`]; fails as [`Cohort::loadings`] and [`VariantReader::get`] do.
     pub(crate) fn new(
         cohort: &Cohort,
         pca: &Pca,
@@ -30,8 +30,10 @@ impl Table {
         source: Option<&dyn VariantSource>,
         run: &Run,
     ) -> Result<Self> {
-        let (mut rows, mut loadings) = (Vec::new(), Vec::new());
-        let [mut frequency, mut mean, mut scale] = [const { Vec::new() }; 3];
+        let (used, components) = (to_usize(pca.counts.used), pca.singular_values.len());
+        let mut rows = room(used)?;
+        let [mut frequency, mut mean, mut scale] = [room(used)?, room(used)?, room(used)?];
+        let mut loadings = room(used.saturating_mul(components))?;
         cohort.loadings(pca, options, run, &mut |row| {
             rows.push(row.variant);
             frequency.push(row.frequency);
@@ -45,7 +47,7 @@ impl Table {
             rows.iter().map(|row| reader.get(*row).cloned()).collect::<Result<_>>()
         };
         let variants = source.map(named).transpose()?;
-        let loadings = Matrix::from_vec(loadings, rows.len(), pca.singular_values.len())?;
+        let loadings = Matrix::from_vec(loadings, rows.len(), components)?;
         Ok(Self { rows, frequency, mean, scale, loadings, variants })
     }
 
@@ -67,4 +69,15 @@ impl Table {
         dict.set_item("position", positions.into_pyarray(py))?;
         Ok(dict)
     }
+}
+
+/// Returns an empty vector with room for `count` numbers.
+///
+/// # Errors
+/// [`Error::OutOfHostMemory`].
+fn room<T>(count: usize) -> Result<Vec<T>> {
+    let (mut numbers, requested) = (Vec::new(), count.saturating_mul(size_of::<T>()) as u64);
+    let reserved = numbers.try_reserve_exact(count);
+    reserved.map_err(|_| Error::OutOfHostMemory { what: "loadings".into(), requested })?;
+    Ok(numbers)
 }

@@ -43,10 +43,10 @@ def open_store(
     bim, fam
         The tables of a .bed, where they are not beside it.
     contigs
-        Those whose variants are taken: names, or text such as ``"1-22,X"``, as the command line's ``--chr`` reads it; ``"autosomes"`` are
-        its ``--autosome``. Chunks of other contigs are not read. A warning names those that no variant is on.
+        The contigs whose variants are taken: a sequence of names, or text such as ``"1-22,X"``, as the command line's ``--chr`` reads it;
+        ``"autosomes"`` is its ``--autosome``. Chunks of other contigs are not read. A warning names listed contigs that no variant is on.
     n_autosomes
-        How many autosomes there are, as in PLINK's ``--chr-set``; the four numbers after theirs are X, Y, XY and MT. None: 22, of humans,
+        The number of autosomes, as in PLINK's ``--chr-set``; the four numbers after theirs are X, Y, XY and MT. None: 22, of humans,
         unless contigs of other numbers show that the store is not of humans.
     keep, remove
         Samples that are taken, and those of these that are left out: a sequence of their ids, as ``names`` has them, or the path of a file
@@ -70,13 +70,22 @@ def open_store(
     """
     opened = Genotypes.of_store(folder(path), array, fill, text_options(storage_options), (bim, fam))
     if contigs is not None:
-        listed = contigs if isinstance(contigs, str) else ",".join(contigs)
-        opened, absent = opened.on_contigs(None if listed == "autosomes" else listed, n_autosomes)
+        listed = contigs if isinstance(contigs, str) else ",".join(_texts("contigs", "names", contigs))
+        opened, absent = opened.on_contigs(None if contigs == "autosomes" else listed, n_autosomes)
         if absent:
             warnings.warn(f"teatime: no variant is on {', '.join(absent)}", stacklevel=2)
     elif n_autosomes is not None:
         raise ValueError("`n_autosomes` says which numbers are autosomes among `contigs`, of which none are given")
     return cast(Genotypes, chosen(opened, keep=keep, remove=remove, extract=extract, exclude=exclude))
+
+
+def _texts(name: str, what: str, given: Any, other: str = "") -> list[str]:
+    """The texts of a sequence, the argument ``name``, which may also be of an ``other`` kind."""
+    texts = [*given] if isinstance(given, Iterable) else [given]
+    for one in texts:
+        if not isinstance(one, str):
+            raise TypeError(f"`{name}` has {one!r}, and {what} are text: it is {other}a sequence of {what}")
+    return texts
 
 
 def chosen(source: Source, **lists: Listed | None) -> Source:
@@ -90,10 +99,7 @@ def chosen(source: Source, **lists: Listed | None) -> Source:
     given: dict[str, Any] = dict(lists)
     for name, ids in lists.items():
         if ids is not None and not isinstance(ids, (str, os.PathLike)):
-            given[name] = [*ids] if isinstance(ids, Iterable) else [ids]
-            others = [one for one in given[name] if not isinstance(one, str)]
-            if others:
-                raise TypeError(f"`{name}` has {others[0]!r}, and ids are text: it is the path of a file, or a sequence of ids")
+            given[name] = _texts(name, "ids", ids, "the path of a file, or ")
     opened, told = source.choose(given)
     for name, entries, absent in told:
         warnings.warn(f"teatime: {absent} of {entries} ids of `{name}` are of no sample or variant", stacklevel=3)

@@ -25,16 +25,15 @@ class Result:
 
     #: Arrays by the names of their axes. The first array is the table.
     _axes: ClassVar[dict[str, tuple[str, ...]]]
-    names: list[str] | None
 
     def _table(self) -> Any:
         return getattr(self, next(iter(self._axes)))
 
     def _labels(self) -> dict[str, list[str] | None]:
         """The labels of each axis, if it has some."""
-        others = getattr(self, "other_names", None)
+        names, others = (getattr(self, name, None) for name in ("names", "other_names"))
         components = [f"PC{number + 1}" for number in range(self._table().shape[1])]
-        return {"samples": self.names, "samples_0": self.names, "samples_1": self.names, "others": others, "components": components}
+        return {"samples": names, "samples_0": names, "samples_1": names, "others": others, "components": components}
 
     def to_xarray(self) -> Any:
         """The arrays as an ``xarray.Dataset``, whose coordinates are the names of the samples; counts and numbers are attributes.

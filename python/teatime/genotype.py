@@ -73,11 +73,13 @@ class Loadings(Result):
     loadings: NDArray[np.float64]
     #: The place of each variant among all of the store or the array, from 0.
     rows: NDArray[np.uint64]
-    #: The frequency of the alleles that dosages count; what is subtracted from the dosages, and what divides them then.
+    #: The frequency of the alleles that dosages count.
     frequency: NDArray[np.float64]
+    #: The number that is subtracted from dosages.
     mean: NDArray[np.float64]
+    #: The number by which the difference is divided.
     scale: NDArray[np.float64]
-    #: Names of a store's variants: contig, position from 1, id and alleles, of a .bed A2 as reference. None of an array.
+    #: The names of a store's variants: contig, position from 1, id, and alleles; of a .bed, A2 is the reference. An array has none: None.
     contig: list[str] | None = field(default=None, repr=False)
     position: NDArray[np.uint64] | None = field(default=None, repr=False)
     id: list[str] | None = field(default=None, repr=False)
@@ -234,7 +236,8 @@ def pca(
     keep, remove, extract, exclude
         The samples and variants of a store that take part, as in :func:`open_store`.
     loadings
-        True gives the variants' loadings too, in one more pass and 8 bytes of memory each.
+        True gives the variants' loadings too, in one more pass, if the device and the host do not hold the genotypes. They take
+        8 (``n_components`` + 4) bytes of memory for each variant, and their names some 300, beside ``memory``.
     device, progress
         As in :func:`teatime.truncated_svd`.
     memory
@@ -312,7 +315,8 @@ def distances(
         Of calls at variants of more than two alleles, different ones differ by euclidean, sqeuclidean, cityblock, ibs, ibs-of-alleles and, of
         a ``ploidy`` of 1, hamming. With True, and by other metrics, which warn, all alleles but the reference count as one.
     haplotypes
-        True takes each haplotype of phased calls for a sample: those of sample ``a`` are ``a_1``, ``a_2`` ...
+        True takes each haplotype of the calls for a sample: those of sample ``a`` are ``a_1``, ``a_2`` ... The order of alleles in a call is
+        taken for that of haplotypes: it means nothing where calls are not phased. Not for dosages and .bed, which do not have it.
 
     Notes
     -----

@@ -55,32 +55,50 @@ def test_truncated_svd_of_either_layout(rng, signs):
     np.testing.assert_allclose(turned.vt, vt, atol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "f4"])
-def test_decompositions_of_a_path_are_those_of_the_array(rng, tmp_path, dtype):
-    a = (rng.standard_normal((60, 9)) * np.arange(1, 10) + 100).astype(dtype)
+def test_truncated_svd_of_a_path(rng, tmp_path):
+    a = (rng.standard_normal((200, 4)) * [9, 5, 3, 1]) @ rng.standard_normal((4, 80)) + 0.01 * rng.standard_normal((200, 80))
     np.save(tmp_path / "a.npy", a)
-    tolerance = {"rtol": 1e-10, "atol": 1e-9} if dtype == "f8" else {"rtol": 2e-4, "atol": 2e-3}
-    for function in (teatime.svd, lambda x, **on: teatime.pca(x, 9, **on)):
-        stored, here = function(tmp_path / "a.npy", device="cpu", memory="64M"), function(a, device="cpu")
-        for name, ours, theirs in zip(stored._fields, stored, here):
-            assert ours.dtype == dtype, name
-            # Two decompositions may differ in signs.
-            np.testing.assert_allclose(np.abs(ours), np.abs(theirs), err_msg=name, **tolerance)
-    u, s, vt = teatime.truncated_svd(str(tmp_path / "a.npy"), 3, device="cpu")
-    np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False)[:3], **tolerance)
-    np.testing.assert_allclose(u * s, a @ vt.T, **tolerance)
-    narrow = teatime.truncated_svd(tmp_path / "a.npy", 3, device="cpu", narrow=True)
-    np.testing.assert_allclose(narrow.s, s, rtol=1e-4)
-    for function in (teatime.svd, teatime.truncated_svd, teatime.pca):
-        with pytest.raises(TypeError, match="`memory`"):
-            function(a, memory="1G")
-    np.save(tmp_path / "one.npy", a[:1])
-    with pytest.raises(ValueError, match="1 observations"):
-        teatime.pca(tmp_path / "one.npy", 1, device="cpu")
+    u, s, vt = teatime.truncated_svd(tmp_path / "a.npy", 3, device="cpu", memory="64M")
+    theirs = np.linalg.svd(a, full_matrices=False)
+    np.testing.assert_allclose(s, theirs[1][:3], rtol=1e-12)
+    np.testing.assert_allclose(np.abs(np.sum(u * theirs[0][:, :3], 0)), 1, rtol=1e-9)
+    np.testing.assert_allclose(u * s, a @ vt.T, atol=1e-9)
+    narrow = teatime.truncated_svd(str(tmp_path / "a.npy"), 3, device="cpu", narrow=True)
+    np.testing.assert_allclose(narrow.s, s, rtol=1e-6)
     a[7, 5] = np.nan
     np.save(tmp_path / "a.npy", a)
     with pytest.raises(OSError, match="1 element is NaN or missing, first in row 7, column 5"):
         teatime.truncated_svd(tmp_path / "a.npy", 3, device="cpu")
+    with pytest.raises(TypeError, match="`memory`"):
+        teatime.truncated_svd(a, 3, memory="1G")
+
+
+def test_svd_and_pca_of_a_path(rng, tmp_path):
+    a = rng.standard_normal((60, 9)) * np.arange(1, 10) + 100
+    for dtype in ("f8", "f4"):
+        np.save(tmp_path / "a.npy", a.astype(dtype))
+        tolerance = {"rtol": 1e-11, "atol": 1e-10} if dtype == "f8" else {"rtol": 2e-4, "atol": 2e-3}
+        svd = teatime.svd(tmp_path / "a.npy", device="cpu", memory="64M")
+        assert svd.u.dtype == dtype and svd.u.shape == (60, 9)
+        np.testing.assert_allclose(svd.s, np.linalg.svd(a, compute_uv=False), **tolerance)
+        np.testing.assert_allclose(svd.u * svd.s @ svd.vt, a, **tolerance)
+        stored, here = teatime.pca(str(tmp_path / "a.npy"), 9, device="cpu"), teatime.pca(a.astype(dtype), 9, device="cpu")
+        for name, ours, theirs in zip(stored._fields, stored, here):
+            assert ours.dtype == dtype, name
+            np.testing.assert_allclose(ours, theirs, err_msg=name, **tolerance)
+    np.save(tmp_path / "one.npy", a[:1])
+    with pytest.raises(ValueError, match="1 observations"):
+        teatime.pca(tmp_path / "one.npy", 1, device="cpu")
+    with pytest.raises(TypeError, match="`memory`"):
+        teatime.svd(a, memory="1G")
+
+
+def test_pca(rng):
+    a = rng.standard_normal((50, 8)) * np.arange(1, 9) + 100
+    pca = teatime.pca(a, 8, device="cpu")
+    np.testing.assert_allclose(pca.singular_values, np.linalg.svd(a - a.mean(0), compute_uv=False), rtol=1e-12)
+    np.testing.assert_allclose(pca.explained_variance_ratio.sum(), 1, rtol=1e-5)
+    np.testing.assert_allclose(pca.scores @ pca.components + pca.mean, a, atol=1e-3)
 
 
 def nearest(distances, k):
@@ -337,8 +355,10 @@ def test_listed_samples_and_variants(tmp_path, rng):
         # A store with some samples and variants can lose further ones.
         twice = genotype.open_store(store, keep=lists["keep"], extract=lists["extract"])
         for source, given in ((store, lists), (opened, {}), (twice, {"remove": lists["remove"], "exclude": lists["exclude"]})):
-            for function in (lambda of, **on: genotype.pca(of, 2, **on).scores, lambda of, **on: genotype.grm(of, **on).matrix):
-                np.testing.assert_array_equal(function(source, device="cpu", **given), function(alone, device="cpu"))
+            for function, more in ((genotype.pca, (2,)), (genotype.grm, ()), (genotype.distances, ("cityblock",))):
+                ours, theirs = function(source, *more, device="cpu", **given), function(alone, *more, device="cpu")
+                name = "scores" if function is genotype.pca else "matrix"
+                np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
         between = genotype.distances_between(store, opened, "cityblock", device="cpu", **lists)
         np.testing.assert_array_equal(between.matrix, genotype.distances(alone, "cityblock", device="cpu").matrix)
         with warnings.catch_warnings():
@@ -375,18 +395,22 @@ def test_contigs_of_a_store(tmp_path, rng):
             np.testing.assert_array_equal(genotype.grm(opened, device="cpu").matrix, want)
         # Lists choose among the variants of the contigs.
         assert genotype.open_store(store, contigs="X,3", exclude=["X:400"]).variants == 24
-        # Of two autosomes, 3 is another name of X.
+        # With two autosomes, 3 is another name of X.
         assert genotype.open_store(store, contigs="X", n_autosomes=2).variants == 25
     with pytest.warns(UserWarning, match="no variant is on 7, MT"):
         assert genotype.open_store(store, contigs="1,7,MT").variants == 20
     for argument, words in (
         ({"contigs": "2-1"}, "`contigs`: \"2-1\": the range `2-1` ends before"),
         ({"contigs": []}, "`contigs`: \"\": a name is missing"),
-        ({"contigs": "Y"}, "`contigs`: no variant is on such a contig; the store has 1, chr2, X, 3"),
+        ({"contigs": "Y"}, "`contigs`: no variant is on such a contig; the store has 1, 3, X, chr2"),
         ({"n_autosomes": 3}, "`n_autosomes`"),
+        ({"contigs": "1", "n_autosomes": 0}, "`n_autosomes`: 0; it is 1 to 95"),
+        ({"contigs": "1", "n_autosomes": 96}, "`n_autosomes`: 96; it is 1 to 95"),
     ):
         with pytest.raises(ValueError, match=words):
             genotype.open_store(store, **argument)
+    with pytest.raises(TypeError, match="`contigs` has 1, and names are text"):
+        genotype.open_store(store, contigs=[1, 2])
 
 
 @pytest.mark.parametrize("method", ["exact", "randomized"])
@@ -475,15 +499,16 @@ def test_absent_variants_are_reference(tmp_path, rng):
 
 def test_alleles_of_distances():
     g = np.array([[[0, 1], [2, 2]], [[0, 0], [1, 2]]], "i1")
-    apart = genotype.distances(g, "cityblock", device="cpu")
-    assert apart.matrix[0, 1] == 4 and (apart.multiallelic, apart.merged) == (2, False)
+    for metric, want in (("cityblock", 4), ("ibs", 0), ("ibs-of-alleles", 0)):
+        apart = genotype.distances(g, metric, device="cpu")
+        assert apart.matrix[0, 1] == want and (apart.multiallelic, apart.merged) == (2, False)
     assert genotype.distances(g, "cityblock", merge_alleles=True, device="cpu").matrix[0, 1] == 3
     with pytest.warns(UserWarning, match="2 variants have more than two alleles"):
         assert genotype.distances(g, "hamming", device="cpu").merged
     # A sample is not near because it lacks calls, except by sgkit's rule.
     d = np.array([[0, 1, 1], [0, 1, -1]], "i1")
-    for missing, want in ((None, [0, 2, 2]), ("ignore", [0, 2, 1])):
-        assert genotype.distances(d, "cityblock", missing=missing, device="cpu").matrix[0].tolist() == want
+    assert genotype.distances(d, "cityblock", device="cpu").matrix[0].tolist() == [0, 2, 2]
+    assert genotype.distances(d, "cityblock", missing="ignore", device="cpu").matrix[0].tolist() == [0, 2, 1]
 
 
 def test_haplotypes(rng):

@@ -370,8 +370,8 @@ pub(super) fn is_partial(name: &str) -> bool {
     name.starts_with('.') && name.ends_with(PARTIAL)
 }
 
-/// Creates a new hidden file or folder in the folder of `path`, by a function that refuses a path at which something is. Returns also its
-/// path.
+/// Creates a new hidden file or folder in the folder of `path`, and also returns its path. `create` has to fail with
+/// [`AlreadyExists`](io::ErrorKind::AlreadyExists) where something is already: then another name is tried.
 pub(super) fn create_beside<T>(
     path: &Path,
     create: impl Fn(&Path) -> io::Result<T>,
@@ -382,7 +382,7 @@ pub(super) fn create_beside<T>(
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let scratch = path.with_file_name(format!(".{name}.{}-{next}{PARTIAL}", std::process::id()));
         match create(&scratch) {
-            // It belongs to a killed process that had the same process id.
+            // The file or folder belongs to a killed process that had the same process id.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => return Ok((created?, scratch)),
         }

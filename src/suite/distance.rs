@@ -221,7 +221,7 @@ fn every_metric(device: &Device) {
 }
 
 fn every_metric_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
-    // There are more features than are added in f32, or few.
+    // Sums of more than 256 features are added in several parts; `few` are one part.
     let (m, n, k, few) = (19, 70, 300, 30);
     let make = |x: Vec<f32>| x.into_iter().map(&of).collect::<Vec<_>>();
     let (x, y) = (make(nonnegative(1, m * k)), make(nonnegative(2, n * k)));
@@ -325,9 +325,12 @@ fn missing_elements_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
     x.iter_mut().filter(|x| **x == 0.0).step_by(2).for_each(|x| *x = -0.0);
     let x: Vec<T> = x.into_iter().map(of).collect();
     for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
-        // The host rescales the sums of `Ignore`, and with `Propagate` no element is missing, so one case is enough.
-        let all = [(true, true), (true, false), (false, false)];
-        for &(negative, columns) in &all[..if missing == Missing::Ignore { 3 } else { 1 }] {
+        let all = match missing {
+            Missing::Propagate | Missing::Ignore => &[(true, true), (true, false), (false, false)][..],
+            // The host rescales the same sums, so one case is enough.
+            _ => &[(true, true)],
+        };
+        for &(negative, columns) in all {
             let options = Options { missing, negative, columns, ..Options::default() };
             for metric in metrics().filter(|&metric| !of_shares(metric)) {
                 check(device, metric, &x, None, [m, m, k], &options);
@@ -460,7 +463,7 @@ fn far_and_near(device: &Device) {
 
 /// Angular distances stay within 0 to 2, even if rounding would exceed that range.
 fn angles(device: &Device) {
-    // Observations in fours, which are multiples of one another.
+    // The four observations of a seed are multiples of one another.
     let fours = |seed: u32| {
         let x = values::<f32>(30 + seed, 30);
         [1.0, -1.0, 3.0, -0.3].map(|by| x.iter().map(|x| x * by).collect::<Vec<_>>()).concat()

@@ -10,7 +10,8 @@ use crate::{
         selection::Order,
     },
     linalg::Matrix,
-    openings::{assert_refused, least},
+    openings::assert_refused,
+    openings::least,
 };
 
 device_tests! {
@@ -116,12 +117,9 @@ fn with_gaps(device: &Device, seed: u32, count: u64) -> Tensor<f32> {
 /// Sums are rescaled by 3 / 2 or 3, so that equal sums stay equal.
 fn every_rule(device: &Device) {
     let (x, y) = (with_gaps(device, 9, 23), with_gaps(device, 10, 40));
-    let rules = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-    for (i, missing) in rules.into_iter().enumerate() {
+    for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
         let options = Options { missing, ..Options::default() };
-        let metrics = metrics().filter(|metric| metric.check(missing).is_ok()).enumerate();
-        // Devices treat the last two rules alike, so each metric tests one of the two.
-        for (_, metric) in metrics.filter(|(of, _)| i < 2 || of % 2 == i % 2) {
+        for metric in metrics().filter(|metric| metric.check(missing).is_ok()) {
             check(&x, Some(&y), 5, metric, &options, &Run::default());
             if missing == Missing::Rescale {
                 check(&x, None, 22, metric, &options, &budget(23, 22, 16));
@@ -141,9 +139,7 @@ fn lists_of_distances(device: &Device) {
         (Metric::Correlation, Missing::Ignore),
     ] {
         let options = Options { missing, ..Options::default() };
-        // The nearest have the least distances, or the largest; the others have some lengths of these.
-        let all = matches!(metric, Metric::BrayCurtis | Metric::InnerProduct);
-        for &k in if all { &[1, 16, 17, 256, 257][..] } else { &[17, 256] } {
+        for k in [1, 16, 17, 256, 257] {
             check(&x, Some(&y), k, metric, &options, &Run::default());
         }
         check(&y, None, 17, metric, &options, &Run::default());
@@ -170,25 +166,25 @@ fn little_crosses(device: &Device) {
             }
             device.traffic() - before
         };
-        let (few, many) = (moved(60), moved(180));
+        let (few, many) = (moved(100), moved(500));
         // The host gets a distance and an index for each neighbor, some numbers for each observation, and the ends of blocks.
-        assert!(many.to_host <= 3 * few.to_host + 64, "{metric}: {few:?} {many:?}");
-        assert!(many.to_host <= 180 * (12 * k as u64 + 400), "{metric}: {many:?}");
+        assert!(many.to_host <= 5 * few.to_host + 64, "{metric}: {few:?} {many:?}");
+        assert!(many.to_host <= 500 * (12 * k as u64 + 400), "{metric}: {many:?}");
     }
 }
 
 fn several_blocks(device: &Device) {
     let tensor = |seed, count| Tensor::from_slice(device, &with_ties(seed, count * 3), &[count, 3]).unwrap();
-    let (x, y) = (tensor(4, 150), tensor(5, 90));
+    let (x, y) = (tensor(4, 300), tensor(5, 90));
     for metric in [Metric::SqEuclidean, Metric::InnerProduct] {
         // One side is no multiple of the tiles.
         for side in [64, 37] {
-            check(&x, None, 7, metric, &Options::default(), &budget(150, 7, side));
-            check(&x, Some(&y), 7, metric, &Options::default(), &budget(150, 7, side));
+            check(&x, None, 7, metric, &Options::default(), &budget(300, 7, side));
+            check(&x, Some(&y), 7, metric, &Options::default(), &budget(300, 7, side));
             check(&y, Some(&x), 7, metric, &Options::default(), &budget(90, 7, side));
         }
     }
-    check(&x, None, 7, Metric::KlDivergence, &Options::default(), &budget(150, 7, 64));
+    check(&x, None, 7, Metric::KlDivergence, &Options::default(), &budget(300, 7, 64));
 }
 
 /// Offers distances of some rows at a time, each to all observations of the other matrix.

@@ -89,7 +89,7 @@ fn swept(device: &Device) {
     let map = |device: &Device, run: &Run| of(Pairs::default(), device, run);
     let whole = map(device, &Run::default()).unwrap().0;
     let expected = read::<f32>(&path);
-    for count in [1, 2, 5] {
+    for count in [1, 2, 3, 5] {
         let group = group(device, count);
         let anew = || std::fs::remove_dir_all(&path).unwrap();
         anew();
@@ -163,7 +163,7 @@ fn distances(device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     let (x, y) = (values::<f32>(1, 70 * 9), values::<f32>(2, 50 * 9));
     let (options, run) = (Options::default(), Run::default());
-    for count in [2, 5] {
+    for count in [2, 3, 5] {
         let group = group(device, count);
         let [a, b] = [(&x, 70), (&y, 50)].map(|(x, rows)| Tensor::from_slice(&group, x, &[rows, 9]).unwrap());
         for (name, other, columns) in [("square", None, 70), ("two", Some(&b), 50)] {
@@ -214,7 +214,7 @@ fn matrices(device: &Device) {
     let applied = host::product(a.as_faer(), x.as_faer());
     let normal = host::product(a.as_faer().transpose(), applied.as_ref());
     let largest = (0..30).map(|i| normal[(i, 0)].abs().max(normal[(i, 1)].abs())).fold(0.0, f64::max);
-    for count in [1, 2, 5] {
+    for count in [1, 2, 3, 5] {
         let group = group(device, count);
         let streamed = StoredMatrix::new(vec![Arc::clone(&array)], &group).unwrap().by_member().unwrap();
         let matrix = streamed.to_tensors(&run).unwrap();
@@ -282,7 +282,7 @@ fn all_of(svd: &StoredSvd) -> [Vec<f64>; 3] {
 fn decompositions(device: &Device) {
     let (k, run, mut by_gram) = (3, Run::default(), [0; 2]);
     let folder = tempfile::tempdir().unwrap();
-    // There are three blocks of 1,024 rows, so a group of two has an odd share, and in one of five two have none.
+    // Three blocks of 1,024 rows are shared, of which a group of two has one and two, and two members of five have none.
     for shape @ [m, n] in [[2100, 30], [30, 2100]] {
         let short = |at: u64| if m < n { at / n } else { at % n };
         let size = |at: u64| (-(short(at).min(20) as f32)).exp2();
@@ -294,7 +294,7 @@ fn decompositions(device: &Device) {
             svd_stored(vec![Arc::clone(&array)], k, &options.method(method), device, run)
         };
         let expected = all_of(&solve(device, SvdMethod::Exact, &run).unwrap());
-        for count in [1, 2, 5] {
+        for count in [1, 2, 3, 5] {
             let group = group(device, count);
             let [streamed, exactly] = [SvdMethod::Randomized, SvdMethod::Exact].map(|method| {
                 if device.shares_host_memory() {
@@ -358,7 +358,7 @@ fn decompositions(device: &Device) {
 fn packed(device: &Device) {
     let run = Run::default();
     let x = Matrix::from_vec(values::<f32>(5, 65 * 3).into_iter().map(f64::from).collect(), 65, 3).unwrap();
-    for (rows, counts) in [(0, &[3][..]), (1, &[2]), (2, &[5]), (300, &[2, 5])] {
+    for (rows, counts) in [(0, &[3][..]), (1, &[2]), (2, &[5]), (300, &[2, 3, 5])] {
         let of = |device: &Device| PackedMatrix::random(device, rows, 65, 3, &run).unwrap();
         let product = |a: &PackedMatrix| {
             let (run, statuses) = told(|_| false);

@@ -23,6 +23,7 @@ device_tests!(
     constant_matrix,
     truncated_rank_deficient,
     rank_deficient,
+    two_runs_are_equal,
 );
 
 /// Returns ‖a - U diag(s) Vᵀ‖ in the Frobenius norm.
@@ -324,6 +325,13 @@ fn truncated_to_the_last_digit(dev: &Device) {
         for (s, expected) in found.s.iter().zip(&spectrum) {
             assert!((s - expected).abs() <= 1e-13, "{s} is not {expected}");
         }
+    }
+}
+
+fn two_runs_are_equal(dev: &Device) {
+    assert!(everything::<f32>(dev) == everything(dev));
+    if dev.limits().f64 {
+        assert!(everything::<f64>(dev) == everything(dev));
     }
 }
 

@@ -247,7 +247,7 @@ fn edge_shapes(dev: &Device) {
         for center in CENTERS {
             let options = options().center(center);
             let a = standardized(&exact, shape, &options);
-            for method in [SvdMethod::Exact, SvdMethod::Randomized] {
+            for method in [SvdMethod::Auto, SvdMethod::Exact, SvdMethod::Randomized] {
                 let svd = svd_stored(
                     arrays(&stored, shape),
                     m.min(n),

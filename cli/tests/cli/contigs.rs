@@ -4,7 +4,7 @@ use std::{fs, ops::Range};
 
 use serde_json::{Value, json};
 
-use crate::support::{Scratch, Site, assert_has, dosage, site, store_of};
+use crate::support::{Scratch, Site, assert_has, plain_array, site, store_of};
 
 /// The contigs of a store's rows. In chunks of 1,000 variants, the third chunk has X only.
 const CONTIGS: [(&str, Range<u64>); 5] =
@@ -13,13 +13,15 @@ const ALL: Range<u64> = 0..3660;
 
 /// Writes these rows as a separate store.
 fn store(scratch: &Scratch, name: &str, rows: impl IntoIterator<Item = u64>) {
-    let contig = |row: u64| CONTIGS.iter().find(|(_, range)| range.contains(&row)).unwrap().0;
-    let sites = rows.into_iter().map(|row| site_at(contig(row), row));
-    store_of(&scratch.join(name), "s", &sites.collect::<Vec<_>>());
-}
-
-fn site_at(contig: &str, row: u64) -> Site {
-    site(contig, 100 + row, ["A", "C"], &(0..12).map(|i| dosage(row, i)).collect::<Vec<_>>())
+    let dosage = |row: u64, i: u64| {
+        let word = (row * 17 + i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        if word.is_multiple_of(61) { -1 } else { i8::try_from(word % (2 + row % 2)).unwrap() }
+    };
+    let of_row = |row: u64| -> Site {
+        let (contig, _) = CONTIGS.iter().find(|(_, range)| range.contains(&row)).unwrap();
+        site(contig, 100 + row, ["A", "C"], &(0..12).map(|i| dosage(row, i)).collect::<Vec<_>>())
+    };
+    store_of(&scratch.join(name), "s", &rows.into_iter().map(of_row).collect::<Vec<_>>());
 }
 
 /// Runs a command and returns its record and its messages.
@@ -67,25 +69,59 @@ fn sex_mitochondria_and_unplaced_are_told() {
     assert!(ran.err.is_empty(), "{}", ran.err);
 }
 
-/// Without `--chr-set`, contigs above 26 are of no species that is known.
+/// A choice of contigs has the variants of a store of these alone. Chunks of other contigs only are not read: the test removes them.
+#[test]
+fn chosen_contigs_are_a_store_of_their_own() {
+    let scratch = Scratch::new();
+    store(&scratch, "all.vcz", ALL);
+    store(&scratch, "alone.vcz", (0..1400).chain(3300..3600));
+    fs::remove_file(scratch.join("all.vcz/call_genotype/2.0.0")).unwrap();
+    let counts = |words: &str| run(&scratch, &format!("pca {words} --out out")).0["allele_counts"].clone();
+    let alone = counts("alone.vcz");
+    assert!(["--autosome", "--chr 1,2"].iter().all(|chosen| counts(&format!("all.vcz {chosen}")) == alone));
+    scratch.refused("pca all.vcz --out lost", 1, &["chunk [2, 0, 0]"]);
+}
+
+/// Writes a .bed of 230 variants, with the contigs and positions that `of` returns.
+fn bed(scratch: &Scratch, name: &str, of: impl Fn(usize) -> (String, usize)) {
+    scratch.copies("plink1/biallelic", name, &["bed", "fam"]);
+    let bytes = scratch.bytes(&format!("{name}.bed"));
+    scratch.write(&format!("{name}.bed"), &bytes[..3 + 230 * 15]);
+    let line = |row| {
+        let (contig, position) = of(row);
+        format!("{contig}\tv{row}\t0\t{position}\tC\tA\n")
+    };
+    scratch.write(&format!("{name}.bim"), (0..230).map(line).collect::<String>());
+}
+
+/// Contigs 23 to 26 are X, Y, XY and MT of a human, and autosomes of other species.
 #[test]
 fn contigs_of_other_species() {
     let scratch = Scratch::new();
     // Contigs 1 to 38 have five variants each, and X has the rest.
-    let dog = |row: u64| if row < 190 { (1 + row / 5).to_string() } else { "X".into() };
-    let sites: Vec<_> = (0..230).map(|row| site_at(&dog(row), row)).collect();
-    store_of(&scratch.join("dog"), "s", &sites);
+    let dog = |row: usize| if row < 190 { (1 + row / 5).to_string() } else { "X".into() };
+    bed(&scratch, "dog", |row| (dog(row), 1000 * (1 + row % 5)));
+    bed(&scratch, "human", |row| ((1 + row / 9).to_string(), 1000 * (1 + row % 9)));
     for (words, expected) in [
-        ("--chr 1-38", json!([null, 40, 0])),
-        ("--chr-set 38 --autosome", json!([38, 40, 190])),
-        ("--chr-set 22 --chr 1-22", json!([22, 120, 110])),
+        ("dog --chr 1-38", json!([null, 40, 0, 0])),
+        ("dog --chr-set 38 --autosome", json!([38, 40, 190, 0])),
+        ("dog --chr-set 22 --chr 1-22", json!([22, 120, 110, 0])),
+        ("human --chr MT", json!([22, 225, 0, 5])),
     ] {
-        let (record, _) = run(&scratch, &format!("pca dog {words} --out out -k 3"));
-        let counts = ["autosomes", "left_out", "autosomal"];
+        let (record, _) = run(&scratch, &format!("pca {words} --out out -k 3"));
+        let counts = ["autosomes", "left_out", "autosomal", "mitochondrial"];
         assert_eq!(json!(counts.map(|name| record["contigs"][name].clone())), expected, "{words}");
     }
     let said = ["--autosome: no variant", "--chr-set says how many autosomes there are"];
     scratch.refused("pca dog --out new --autosome", 1, &said);
+    // The contig length in the metadata tells whether a store of one contig is human.
+    store(&scratch, "alone.vcz", 0..30);
+    plain_array(&scratch.join("alone.vcz/contig_length"), "<i8", &[1], &[0; 8]);
+    for (length, autosomes) in [(0_i64, json!(22)), (248_956_422, json!(22)), (122_678_785, json!(null))] {
+        scratch.write("alone.vcz/contig_length/0", length.to_le_bytes());
+        let (record, _) = run(&scratch, "pca alone.vcz --out alone");
+        assert_eq!(record["contigs"]["autosomes"], autosomes, "{length}");
+    }
 }
 
 /// Sample names are made up for one store, but not for several, where they would claim that the samples are the same people.

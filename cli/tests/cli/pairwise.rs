@@ -1,21 +1,20 @@
 //! Tests of `teatime pairwise` on arrays that numpy wrote.
 
-use std::{fs, sync::Arc};
+use std::fs;
 
 use serde_json::json;
 use teatime::{
     ChunkedArray, MissingChunk,
-    bytemuck::Pod,
-    openings::elements,
-    store::{NpyArray, ZarrArray, write_npy},
+    store::{ZarrArray, write_npy},
 };
 
 use crate::support::{Scratch, assert_has, files, npy, number, plain_array, provenance};
 
-/// Returns the shape of a store's array, its axes, and its elements.
-fn array<T: Pod>(scratch: &Scratch, store: &str, name: &str) -> (Vec<u64>, String, Vec<T>) {
+/// Returns the shape of a store's array, its axes, and the bytes of its first chunk in groups of eight.
+fn array(scratch: &Scratch, store: &str, name: &str) -> (Vec<u64>, String, Vec<[u8; 8]>) {
     let array = ZarrArray::open(scratch.join(store), name, MissingChunk::Error).unwrap();
-    (array.shape().to_vec(), array.dimension_names().join(" "), elements(Arc::new(array)))
+    let bytes = array.read_chunk(&[0, 0]).unwrap().bytes;
+    (array.shape().to_vec(), array.dimension_names().join(" "), bytes.as_chunks().0.to_vec())
 }
 
 #[test]
@@ -34,10 +33,11 @@ fn formats_hold_the_same() {
     });
     assert_eq!((&record["x"], &record["with"], &record["undefined"]), (&input, &().into(), &0.into()));
     of(".zarr", "");
-    let (shape, axes, values) = array::<f64>(&scratch, "d.zarr", "distance");
+    let (shape, axes, values) = array(&scratch, "d.zarr", "distance");
     assert_eq!((shape, &*axes), (vec![6, 6], "observations_0 observations_1"));
-    assert!(values == square);
-    assert!(array::<u64>(&scratch, "d.zarr", "shared_features").2.into_iter().all(|count| count == 9));
+    assert!(values.into_iter().map(f64::from_le_bytes).eq(square.iter().copied()));
+    let (_, _, shared) = array(&scratch, "d.zarr", "shared_features");
+    assert!(shared.into_iter().all(|count| u64::from_le_bytes(count) == 9));
     of(".tsv", "");
     assert!(scratch.text("d.tsv").starts_with("observation\t0\t1\t2\t3\t4\t5\n0\t"));
     // The table of neighbors has their indices, and the distances of the matrix.
@@ -50,9 +50,9 @@ fn formats_hold_the_same() {
     }
     of(".npy", "--neighbors 2");
     npy(&scratch.join("d.npy"), [6, 2]);
-    let numbers = elements::<i64>(Arc::new(NpyArray::open(scratch.join("d.neighbors.npy")).unwrap()));
+    let numbers = scratch.bytes("d.neighbors.npy")[128..].as_chunks().0.to_vec();
     of(".zarr", "--neighbors 2");
-    let (shape, axes, found) = array::<i64>(&scratch, "d.zarr", "neighbor");
+    let (shape, axes, found) = array(&scratch, "d.zarr", "neighbor");
     assert_eq!((shape, &*axes, found), (vec![6, 2], "observations neighbors", numbers));
     assert_eq!(scratch.names(), ["d.run.json", "d.zarr"]);
 
@@ -107,6 +107,12 @@ fn tiles() {
     // The numbers of shared features are stored too if elements may be missing.
     scratch.ok("pairwise x.npy --out c.zarr --resume --missing ignore");
     assert!(scratch.join("c.zarr/shared_features/1.1").exists());
+    // Without memory for a tile, no output is left.
+    write_npy(scratch.join("tall.npy"), &values[..1500 * 4], [1500, 4]).unwrap();
+    scratch.refused("pairwise tall.npy --out t.zarr --memory 24M", 1, &["at least"]);
+    let record = scratch.record("pairwise tall.npy --out t.zarr --memory 52M");
+    let bytes = &record["budgets"]["host"]["bytes"];
+    assert_eq!((&record["tiles"], bytes), (&true.into(), &(52u64 << 20).into()));
     // Equal bytes of another type are another job; so are x and y swapped, and other elements.
     write_npy(scratch.join("b.npy"), &[200u8, 1, 7], [3, 1]).unwrap();
     write_npy(scratch.join("i.npy"), &[-56i8, 1, 7], [3, 1]).unwrap();

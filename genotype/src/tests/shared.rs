@@ -141,11 +141,14 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Returns the numbers of a table without its first `skip` columns and without its header.
+/// Returns the numbers of a table without its first `skip` columns and without its header, if it has one.
 pub(crate) fn table(name: &str, skip: usize) -> Vec<Vec<f64>> {
     let text = fs::read_to_string(fixture(name)).unwrap();
-    let numbers = |line: &str| line.split_whitespace().skip(skip).map(|x| x.parse().ok()).collect();
-    text.lines().filter_map(numbers).collect()
+    let numbers =
+        |line: &str| line.split_whitespace().skip(skip).map(str::parse).collect::<Result<Vec<f64>, _>>();
+    let mut lines = text.lines().map(numbers).peekable();
+    lines.next_if(Result::is_err);
+    lines.map(Result::unwrap).collect()
 }
 
 /// Returns the elements of a binary file.

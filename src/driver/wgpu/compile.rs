@@ -85,9 +85,10 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
     let source = source(kernel, spec, gpu.backend)?;
     let label = Some(kernel.name);
     let made = gpu.scoped(|device| {
-        let descriptor =
-            wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(source.as_str().into()) };
-        let module = module(device, descriptor, kernel);
+        let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label,
+            source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
+        });
         let entries = layout(kernel, &source);
         let layout =
             device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label, entries: &entries });
@@ -118,23 +119,6 @@ fn compile(gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Pipe
         let log = format!("{said}\nwith {spec:?}\n{}", numbered(&source, &said, "wgsl"));
         Error::Compile { kernel: kernel.name, backend: "wgpu", log: log.into() }
     })
-}
-
-/// Returns the module of a kernel. All memory that it uses is checked. Loops of an application's kernel are counted, so that each ends; those
-/// of this crate's kernels end for any parameters, and counters take time and keep drivers from unrolling.
-#[allow(unsafe_code, reason = "wgpu leaves out counters of loops only in its unsafe call")]
-fn module(
-    device: &wgpu::Device,
-    descriptor: wgpu::ShaderModuleDescriptor<'_>,
-    kernel: &KernelDef,
-) -> wgpu::ShaderModule {
-    if kernel.constants.is_some() {
-        return device.create_shader_module(descriptor);
-    }
-    let checks =
-        wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..wgpu::ShaderRuntimeChecks::checked() };
-    // SAFETY: loops of this crate's kernels count up to a parameter or a constant, or halve or clear a number until it is 0.
-    unsafe { device.create_shader_module_trusted(descriptor, checks) }
 }
 
 /// Returns one bind group layout: the arguments in the order of the bindings, then the parameters. Each entry has the

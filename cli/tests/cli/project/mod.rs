@@ -117,6 +117,8 @@ fn absent_sites_are_reference() {
     let mut numbers_of_sites = 0..;
     all.retain(|_| numbers_of_sites.next().is_some_and(|at| at % 3 > 0));
     write(&scratch, "some.vcz", &all);
+    all.retain(|site| &*site.variant.contig == "1");
+    write(&scratch, "contig.vcz", &all);
     // Another table counts the copies of the reference alleles.
     let text = unpacked(&scratch.join("reference/loadings.tsv.gz"));
     let turned = text.lines().enumerate().map(|(at, line)| {
@@ -133,21 +135,33 @@ fn absent_sites_are_reference() {
     let project = |store: &str, table: &str, more: &str| {
         format!("project {store}.vcz --loadings {table} --out {store} --overwrite {more}")
     };
-    scratch.ok(&project("all", "reference/loadings.tsv.gz", ""));
-    for table in ["reference/loadings.tsv.gz", "turned.tsv"] {
-        let ran = scratch.ok(&project("some", table, "--absent reference"));
-        assert_has(&ran.out, &["13 used, ", "7 not in the stores taken as homozygous reference"]);
-        assert!(!ran.err.contains("left out"), "{table}: {}", ran.err);
-        let [expected, ours] =
-            ["all", "some"].map(|name| numbers(&scratch, &format!("{name}/projection.tsv"), 1));
-        assert_close(&ours, &expected);
-        let record = scratch.json("some/run.json");
-        assert_eq!((&record["absent"], &record["absent_as_reference"]), (&"reference".into(), &7.into()));
+    for method in ["--missing mean", "--missing least-squares"] {
+        scratch.ok(&project("all", "reference/loadings.tsv.gz", method));
+        for table in ["reference/loadings.tsv.gz", "turned.tsv"] {
+            let ran = scratch.ok(&project("some", table, &format!("--absent reference {method}")));
+            assert_has(&ran.out, &["13 used, ", "7 not in the stores taken as homozygous reference"]);
+            assert!(!ran.err.contains("left out"), "{table}: {}", ran.err);
+            let [expected, ours] =
+                ["all", "some"].map(|name| numbers(&scratch, &format!("{name}/projection.tsv"), 1));
+            assert_close(&ours, &expected);
+            let samples = |name: &str| scratch.text(&format!("{name}/projection.samples.tsv"));
+            assert_eq!(samples("some"), samples("all"));
+            let record = scratch.json("some/run.json");
+            assert_eq!((&record["absent"], &record["absent_as_reference"]), (&"reference".into(), &7.into()));
+        }
     }
+    // Nothing is known of a contig that the stores do not have.
+    let of_loadings = |store, more: &str| project(store, "turned.tsv", &format!("--absent reference {more}"));
+    let said = ["8 of 16 variants", "(50 %)", "--max-mismatch 0.05", "8 not in the stores"];
+    scratch.refused(&of_loadings("contig", ""), 1, &said);
+    scratch.refused(&of_loadings("some", "--match id"), 2, &["--absent reference", "--match id"]);
     scratch.write("ids.txt", "v110\n");
-    for (option, said) in [("--match id", "--match id"), ("--exclude ids.txt", "needs all variants")] {
-        let words = project("some", "turned.tsv", &format!("--absent reference {option}"));
-        scratch.refused(&words, 2, &["--absent reference", said]);
+    for option in ["--extract", "--exclude"] {
+        scratch.refused(
+            &of_loadings("some", &format!("{option} ids.txt")),
+            2,
+            &["needs all variants", option],
+        );
     }
 }
 
