@@ -1,6 +1,8 @@
 //! Packing of stored calls to 2-bit codes, four a byte: 0, 1 and 2 count alleles, 3 is missing.
 
-use pulp::{Arch, NullaryFnOnce};
+use std::marker::PhantomData;
+
+use pulp::NullaryFnOnce;
 
 /// The kind of the stored bytes of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,18 +27,22 @@ impl Calls {
     /// Packs consecutive samples to the bytes that their codes fill, with zeros after the last.
     /// Returns the index of the first byte that is not a valid allele or dosage, if there is one.
     pub(crate) fn pack(self, raw: &[u8], out: &mut [u8]) -> Option<usize> {
-        let any_bad = Arch::new().dispatch(Pack { calls: self, raw, out });
+        let any_bad = match self {
+            Self::Haploid => pack::<Haploid>(raw, out),
+            Self::Diploid => pack::<Diploid>(raw, out),
+            Self::Dosages => pack::<Dosage>(raw, out),
+        };
         if any_bad { raw.iter().position(|&byte| self.refuses(byte.cast_signed())) } else { None }
     }
 
     /// Packs alleles from their bit planes, 8 from each byte of a plane. Returns false if an allele is not -2, -1, 0 or 1, or if samples are
     /// dosages.
-    pub(crate) fn pack_planes(self, [low, between @ .., sign]: [&[u8]; 8], out: &mut [u8]) -> bool {
-        let fits = self != Self::Dosages && between.iter().all(|plane| *plane == sign);
-        if fits {
-            Arch::new().dispatch(PackPlanes { is_haploid: self == Self::Haploid, planes: [low, sign], out });
+    pub(crate) fn pack_planes(self, planes: [&[u8]; 8], out: &mut [u8]) -> bool {
+        match self {
+            Self::Haploid => pack_planes::<Haploid>(planes, out),
+            Self::Diploid => pack_planes::<Diploid>(planes, out),
+            Self::Dosages => false,
         }
-        fits
     }
 
     fn refuses(self, value: i8) -> bool {
@@ -47,134 +53,169 @@ impl Calls {
     }
 }
 
-/// The packing of consecutive samples, which returns true if any of them is invalid. The compiler may not inline a closure in its place, and
-/// would then compile it without wide vectors.
-struct Pack<'a> {
-    calls: Calls,
-    raw: &'a [u8],
-    out: &'a mut [u8],
+/// A way of storing a sample. It is a trait rather than a closure, since the compiler may not
+/// inline a closure, and would then compile it without wide vectors.
+trait Stored {
+    /// The number of bytes of 64 samples.
+    const STEP: usize;
+
+    /// Returns the codes of up to 64 samples, 0 after the last, and the number of invalid samples.
+    fn codes(raw: &[u8]) -> ([u32; 4], u8);
 }
 
-impl NullaryFnOnce for Pack<'_> {
+/// The layout of [`Calls::Haploid`].
+struct Haploid;
+
+impl Stored for Haploid {
+    const STEP: usize = 64;
+
+    #[inline(always)]
+    fn codes(raw: &[u8]) -> ([u32; 4], u8) {
+        bytes(raw, |allele| (if allele < 0 { 3 } else { u8::from(allele > 0) }, allele < -2))
+    }
+}
+
+/// The layout of [`Calls::Diploid`].
+struct Diploid;
+
+impl Stored for Diploid {
+    const STEP: usize = 128;
+
+    #[inline(always)]
+    fn codes(raw: &[u8]) -> ([u32; 4], u8) {
+        let raw = padded::<128>(raw);
+        let (mut codes, mut bad) = ([0; 64], 0);
+        for (&[a, b], out) in raw.as_chunks().0.iter().zip(&mut codes) {
+            // One 16-bit integer holds both alleles.
+            let call = i16::from_le_bytes([a, b]);
+            let (code, is_bad) = diploid(call << 8 >> 8, call >> 8);
+            *out = code;
+            bad += u8::from(is_bad);
+        }
+        (words(&codes), bad)
+    }
+}
+
+/// The layout of [`Calls::Dosages`].
+struct Dosage;
+
+impl Stored for Dosage {
+    const STEP: usize = 64;
+
+    #[inline(always)]
+    fn codes(raw: &[u8]) -> ([u32; 4], u8) {
+        bytes(raw, |dosage| {
+            let missing = !(0..=2).contains(&dosage);
+            (if missing { 3 } else { dosage.cast_unsigned() }, dosage > 2)
+        })
+    }
+}
+
+/// Packs consecutive samples; returns true if any of them is invalid.
+fn pack<S: Stored>(raw: &[u8], out: &mut [u8]) -> bool {
+    pulp::Arch::new().dispatch(Run::<S> { raw, out, stored: PhantomData })
+}
+
+struct Run<'a, S> {
+    raw: &'a [u8],
+    out: &'a mut [u8],
+    stored: PhantomData<S>,
+}
+
+impl<S: Stored> NullaryFnOnce for Run<'_, S> {
     type Output = bool;
 
     #[inline(always)]
     fn call(self) -> bool {
-        match self.calls {
-            Calls::Haploid => pack(self.raw, self.out, 64, haploids),
-            Calls::Diploid => pack(self.raw, self.out, 128, diploids),
-            Calls::Dosages => pack(self.raw, self.out, 64, dosages),
+        let mut bad = 0;
+        for (out, raw) in self.out.chunks_mut(16).zip(self.raw.chunks(S::STEP)) {
+            let (words, wrong) = S::codes(raw);
+            bad |= wrong;
+            let words = words.map(u32::to_le_bytes);
+            out.copy_from_slice(&words.as_flattened()[..out.len()]);
         }
+        bad != 0
     }
 }
 
-/// Packs samples, of which 64 have `step` bytes. `codes` returns the codes of up to 64 samples, 0 after the last, and the number of invalid
-/// samples.
-#[inline(always)]
-fn pack(raw: &[u8], out: &mut [u8], step: usize, codes: impl Fn(&[u8]) -> ([u32; 4], u8)) -> bool {
-    let mut bad = 0;
-    for (out, raw) in out.chunks_mut(16).zip(raw.chunks(step)) {
-        let (words, wrong) = codes(raw);
-        bad |= wrong;
-        let words = words.map(u32::to_le_bytes);
-        out.copy_from_slice(&words.as_flattened()[..out.len()]);
-    }
-    bad != 0
-}
+/// Samples whose alleles are all -2, -1, 0 or 1, which the lowest and the highest bit of each tell apart.
+trait StoredPlanes {
+    /// The number of bytes of the codes of 64 alleles.
+    const STEP: usize;
 
-#[inline(always)]
-fn haploids(raw: &[u8]) -> ([u32; 4], u8) {
-    bytes(raw, |allele| (if allele < 0 { 3 } else { u8::from(allele > 0) }, allele < -2))
-}
-
-#[inline(always)]
-fn diploids(raw: &[u8]) -> ([u32; 4], u8) {
-    let raw = padded::<128>(raw);
-    let (mut codes, mut bad) = ([0; 64], 0);
-    for (&[a, b], out) in raw.as_chunks().0.iter().zip(&mut codes) {
-        // One 16-bit integer holds both alleles.
-        let call = i16::from_le_bytes([a, b]);
-        let (code, is_bad) = diploid(call << 8 >> 8, call >> 8);
-        *out = code;
-        bad += u8::from(is_bad);
-    }
-    (words(&codes), bad)
-}
-
-#[inline(always)]
-fn dosages(raw: &[u8]) -> ([u32; 4], u8) {
-    bytes(raw, |dosage| {
-        let missing = !(0..=2).contains(&dosage);
-        (if missing { 3 } else { dosage.cast_unsigned() }, dosage > 2)
-    })
-}
-
-/// The packing of alleles that are all -2, -1, 0 or 1, which the lowest and the highest bit of each tell apart.
-struct PackPlanes<'a> {
-    is_haploid: bool,
-    planes: [&'a [u8]; 2],
-    out: &'a mut [u8],
-}
-
-impl NullaryFnOnce for PackPlanes<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        if self.is_haploid {
-            pack_planes(self.planes, self.out, haploid_planes);
-        } else {
-            pack_planes(self.planes, self.out, diploid_planes);
-        }
-    }
-}
-
-/// Packs samples from two bit planes. `codes` returns the codes of 64 alleles from their lowest and their highest bits.
-#[inline(always)]
-fn pack_planes<const WORDS: usize>(
-    planes: [&[u8]; 2],
-    out: &mut [u8],
-    codes: impl Fn([u64; 2]) -> [u64; WORDS],
-) {
-    let codes = |bits: [[u8; 8]; 2]| codes(bits.map(u64::from_le_bytes)).map(u64::to_le_bytes);
-    let [(low, last_low), (sign, last_sign)] = planes.map(<[u8]>::as_chunks);
-    let (out, last) = out.split_at_mut(low.len() * 8 * WORDS);
-    for (out, (&low, &sign)) in out.chunks_exact_mut(8 * WORDS).zip(low.iter().zip(sign)) {
-        out.copy_from_slice(codes([low, sign]).as_flattened());
-    }
-    last.copy_from_slice(&codes([last_low, last_sign].map(padded)).as_flattened()[..last.len()]);
+    /// Returns the codes of 64 alleles from their lowest and their highest bits.
+    fn codes(low: u64, sign: u64) -> [u64; 2];
 }
 
 /// The lower bit of each code, or the first of two alleles.
 const FIRST: u64 = 0x5555_5555_5555_5555;
 
-#[inline(always)]
-fn haploid_planes([low, sign]: [u64; 2]) -> [u64; 2] {
-    // This moves bit i of a half to bit 2 i.
-    let spread = |half: u64| {
-        let steps = [(16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff), (4, 0x0f0f_0f0f_0f0f_0f0f)];
-        let steps = steps.into_iter().chain([(2, 0x3333_3333_3333_3333), (1, FIRST)]);
-        steps.fold(half, |bits, (shift, mask)| (bits | bits << shift) & mask)
-    };
-    [0, 32].map(|at| {
-        let half = |bits: u64| spread(bits >> at & 0xffff_ffff);
-        half(low | sign) | half(sign) << 1
-    })
+impl StoredPlanes for Haploid {
+    const STEP: usize = 16;
+
+    #[inline(always)]
+    fn codes(low: u64, sign: u64) -> [u64; 2] {
+        // This moves bit i of a half to bit 2 i.
+        let spread = |half: u64| {
+            let steps = [(16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff), (4, 0x0f0f_0f0f_0f0f_0f0f)];
+            let steps = steps.into_iter().chain([(2, 0x3333_3333_3333_3333), (1, FIRST)]);
+            steps.fold(half, |bits, (shift, mask)| (bits | bits << shift) & mask)
+        };
+        [0, 32].map(|at| {
+            let half = |bits: u64| spread(bits >> at & 0xffff_ffff);
+            half(low | sign) | half(sign) << 1
+        })
+    }
 }
 
-#[inline(always)]
-fn diploid_planes([low, sign]: [u64; 2]) -> [u64; 1] {
-    let [low_a, low_b, sign_a, sign_b] = [low, low >> 1, sign, sign >> 1].map(|bits| bits & FIRST);
-    let [a, b] = [low_a & !sign_a, low_b & !sign_b];
-    let missing = low_a & sign_a | low_b & sign_b | sign_a & sign_b;
-    // An absent allele (-2) leaves a haploid call, which counts twice.
-    let haploid = sign_a & !low_a | sign_b & !low_b;
-    let one = (a ^ b) & !haploid | missing;
-    let two = a & b | haploid & (a | b) | missing;
-    [one | two << 1]
+impl StoredPlanes for Diploid {
+    const STEP: usize = 8;
+
+    #[inline(always)]
+    fn codes(low: u64, sign: u64) -> [u64; 2] {
+        let [low_a, low_b, sign_a, sign_b] = [low, low >> 1, sign, sign >> 1].map(|bits| bits & FIRST);
+        let [a, b] = [low_a & !sign_a, low_b & !sign_b];
+        let missing = low_a & sign_a | low_b & sign_b | sign_a & sign_b;
+        // An absent allele (-2) leaves a haploid call, which counts twice.
+        let haploid = sign_a & !low_a | sign_b & !low_b;
+        let one = (a ^ b) & !haploid | missing;
+        let two = a & b | haploid & (a | b) | missing;
+        [one | two << 1, 0]
+    }
 }
 
-/// Returns the codes of up to 64 samples of a byte each, and the number of those for which `code` returns true.
+/// Packs samples from their bit planes; returns false if an allele is not -2, -1, 0 or 1.
+fn pack_planes<S: StoredPlanes>([low, between @ .., sign]: [&[u8]; 8], out: &mut [u8]) -> bool {
+    let fits = between.iter().all(|plane| *plane == sign);
+    if fits {
+        pulp::Arch::new().dispatch(RunPlanes::<S> { low, sign, out, stored: PhantomData });
+    }
+    fits
+}
+
+struct RunPlanes<'a, S> {
+    low: &'a [u8],
+    sign: &'a [u8],
+    out: &'a mut [u8],
+    stored: PhantomData<S>,
+}
+
+impl<S: StoredPlanes> NullaryFnOnce for RunPlanes<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let codes =
+            |low, sign| S::codes(u64::from_le_bytes(low), u64::from_le_bytes(sign)).map(u64::to_le_bytes);
+        let ((low, last_low), (sign, last_sign)) = (self.low.as_chunks(), self.sign.as_chunks());
+        let (out, last) = self.out.split_at_mut(low.len() * S::STEP);
+        for (out, (&low, &sign)) in out.chunks_exact_mut(S::STEP).zip(low.iter().zip(sign)) {
+            out.copy_from_slice(&codes(low, sign).as_flattened()[..S::STEP]);
+        }
+        last.copy_from_slice(&codes(padded(last_low), padded(last_sign)).as_flattened()[..last.len()]);
+    }
+}
+
 #[inline(always)]
 fn bytes(raw: &[u8], code: impl Fn(i8) -> (u8, bool)) -> ([u32; 4], u8) {
     let raw = padded::<64>(raw);

@@ -87,11 +87,11 @@ impl Conversion {
         }
         room.resize(from.len() / array.dtype().size(), 0);
         self.narrow.convert(array, from, room)?;
+        self.watch(room);
         if let Some(counted) = self.allele {
             let known = room.iter_mut().filter(|byte| byte.cast_signed() >= 0);
             known.for_each(|byte| *byte = u8::from(*byte == counted));
         }
-        self.watch(room);
         Ok(room)
     }
 
