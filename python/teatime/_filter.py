@@ -161,7 +161,7 @@ def gaussian_laplace(
     --------
     >>> import numpy as np, teatime
     >>> teatime.gaussian_laplace(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), 1.0, radius=2).round(3)
-    array([ 0.162,  0.   , -0.403,  0.   ,  0.162])
+    array([ 0.163,  0.   , -0.403,  0.   ,  0.163])
     """
     return _filtered(
         "laplace", input, sigma, output, order=0, mode=mode, cval=cval, truncate=truncate, radius=radius, axes=axes, rounding="once",
@@ -182,8 +182,8 @@ def gaussian_gradient_magnitude(
     Examples
     --------
     >>> import numpy as np, teatime
-    >>> teatime.gaussian_gradient_magnitude(np.array([0.0, 2.0, 4.0, 6.0, 8.0]), 0.5).round(2)[2]
-    2.0
+    >>> teatime.gaussian_gradient_magnitude(np.arange(0.0, 18.0, 2.0), 1.0).round(2)
+    array([0.73, 1.7 , 1.97, 2.  , 2.  , 2.  , 1.97, 1.7 , 0.73])
     """
     return _filtered(
         "gradient_magnitude", input, sigma, output, order=0, mode=mode, cval=cval, truncate=truncate, radius=radius, axes=axes,

@@ -258,8 +258,8 @@ def pca(
     )
     source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     opened = genotypes_of(source, ploidy, "pca")
-    found, table = _teatime.pca(opened, options, run_options(device, progress, memory), loadings=loadings)
-    components = GenotypePCA(**found, names=opened.names, loadings=None if table is None else Loadings(**table))
+    fields, table = _teatime.pca(opened, options, run_options(device, progress, memory), loadings=loadings)
+    components = GenotypePCA(**fields, names=opened.names, loadings=None if table is None else Loadings(**table))
     warn_unconverged(components.residuals, components.converged, options["svd"])
     return components
 

@@ -316,7 +316,7 @@ mod tests {
             let [a, b] =
                 [m, n].map(|len| Tensor::from_slice(&device, &vec![1u8; len], &[len as u64, 1]).unwrap());
             let mut c = Tensor::<f32>::zeros(&device, &[m as u64, n as u64]).unwrap();
-            Product { lower, ..Product::of("test", Op::Nt, &a, &b).unwrap() }.run(&mut c).unwrap();
+            Product { lower, ..Product::of_tensors("test", Op::Nt, &a, &b).unwrap() }.run(&mut c).unwrap();
             let c = c.read().unwrap();
             let end = |i: usize| if lower { n.min(i + 1) } else { n };
             assert_eq!(c.chunks(n).enumerate().position(|(i, row)| row[..end(i)].contains(&0.0)), None);

@@ -83,7 +83,7 @@ impl Vectors {
             let count = to_usize(part.shape()[0]);
             let weights = Mat::from_fn(y.ncols(), count, |i, j| factor * y[(first + j, i)]);
             let weights = Matrix::from_faer(weights.as_ref()).to_real::<f64>(part.device())?;
-            Product { accumulate: true, ..Product::of("basis", Op::Nn, &weights, part)? }.run(out)?;
+            Product { accumulate: true, ..Product::of_tensors("basis", Op::Nn, &weights, part)? }.run(out)?;
             first += count;
         }
         Ok(())

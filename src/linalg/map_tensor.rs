@@ -228,9 +228,9 @@ pub(crate) fn product<T: Element>(
     let mut y = Tensor::empty(a.device(), &[a.matrix(op)?[0], x.shape()[1]])?;
     let depth = depth::<T::Real>();
     if T::DTYPE.is_wide() {
-        Product { depth, ..Product::of(op, Op::Nn, &*a.in_f64()?, x)? }.run(&mut y)?;
+        Product { depth, ..Product::of_tensors(op, Op::Nn, &*a.in_f64()?, x)? }.run(&mut y)?;
     } else {
-        Product { depth, ..Product::of(op, Op::Nn, a, x)? }.run(&mut y)?;
+        Product { depth, ..Product::of_tensors(op, Op::Nn, a, x)? }.run(&mut y)?;
     }
     Ok(y)
 }

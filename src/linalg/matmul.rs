@@ -96,7 +96,7 @@ pub fn gram_lower<R: Real>(x: &Tensor<R>) -> Result<Tensor<R>> {
     x.device().computes::<R>("gram")?;
     let n = x.matrix("gram")?[1];
     let mut out = Tensor::empty(x.device(), &[n, n])?;
-    Product { lower: true, ..Product::of("gram", Op::Tn, x, x)? }.run(&mut out)?;
+    Product { lower: true, ..Product::of_tensors("gram", Op::Tn, x, x)? }.run(&mut out)?;
     Ok(out)
 }
 
@@ -112,9 +112,9 @@ fn product<A: Element, B: Element>(
     let mut out = Tensor::empty(a.device(), &[m, n])?;
     if A::DTYPE.is_wide() || B::DTYPE.is_wide() {
         a.device().computes_f64(name)?;
-        Product::of(name, op, &*a.in_f64()?, &*b.in_f64()?)?.run(&mut out)?;
+        Product::of_tensors(name, op, &*a.in_f64()?, &*b.in_f64()?)?.run(&mut out)?;
     } else {
-        Product::of(name, op, a, b)?.run(&mut out)?;
+        Product::of_tensors(name, op, a, b)?.run(&mut out)?;
     }
     Ok(out)
 }
@@ -179,7 +179,7 @@ impl<'a, A: Element, B: Element> Product<'a, A, B> {
     }
 
     /// Creates a product of whole tensors, as [`new`](Self::new).
-    pub(crate) fn of(name: &'static str, op: Op, a: &'a Tensor<A>, b: &'a Tensor<B>) -> Result<Self> {
+    pub(crate) fn of_tensors(name: &'static str, op: Op, a: &'a Tensor<A>, b: &'a Tensor<B>) -> Result<Self> {
         Ok(Self::new(name, op, Rows::from_tensor(name, a)?, Rows::from_tensor(name, b)?))
     }
 

@@ -271,7 +271,7 @@ impl Round {
         }
         let words = converted::<R, i32>("qr", &words.reshape(&[m, count as u64])?)?;
         let places = places.to_real::<R>(device)?;
-        Product { accumulate: true, ..Product::of("qr", Op::Nn, &words, &places)? }.run(&mut next)?;
+        Product { accumulate: true, ..Product::of_tensors("qr", Op::Nn, &words, &places)? }.run(&mut next)?;
         Ok(next)
     }
 }

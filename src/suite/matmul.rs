@@ -75,7 +75,7 @@ fn added<T: Sample + Real>(device: &Device, op: Op, extents: [u64; 3]) {
     let (a, ta) = if op == Op::Tn { matrix::<T>(device, 1, k, m) } else { matrix(device, 1, m, k) };
     let (b, tb) = if op == Op::Nt { matrix::<T>(device, 2, n, k) } else { matrix(device, 2, k, n) };
     let (c, mut out) = matrix::<T>(device, 3, m, n);
-    Product { accumulate: true, ..Product::of("test", op, &ta, &tb).unwrap() }.run(&mut out).unwrap();
+    Product { accumulate: true, ..Product::of_tensors("test", op, &ta, &tb).unwrap() }.run(&mut out).unwrap();
     let mut expected = oracle(op, &a, &b, extents);
     expected.iter_mut().zip(&c).for_each(|(sum, c)| sum.add(c.value()));
     assert_close(&format!("{op:?} {extents:?}"), &out.read().unwrap(), &expected, dot_of(T::DTYPE, k + 1));
@@ -138,13 +138,13 @@ fn sizes_around_the_large_tiles(device: &Device) {
         let (a, ta) = if op == Op::Tn { matrix::<f32>(device, 1, k, m) } else { matrix(device, 1, m, k) };
         let (b, tb) = if op == Op::Nt { matrix::<f32>(device, 2, n, k) } else { matrix(device, 2, k, n) };
         let mut c = Tensor::<f32>::empty(device, &[m, n]).unwrap();
-        Product::of("test", op, &ta, &tb).unwrap().run_in_tiles(LARGE_TILE, extents, &mut c).unwrap();
+        Product::of_tensors("test", op, &ta, &tb).unwrap().run_in_tiles(LARGE_TILE, extents, &mut c).unwrap();
         let what = format!("{op:?} {extents:?}");
         assert_close(&what, &c.read().unwrap(), &oracle(op, &a, &b, extents), dot(k));
     }
     let (x, tx) = matrix::<f32>(device, 3, 33, 300);
     let mut gram = Tensor::<f32>::empty(device, &[300, 300]).unwrap();
-    let product = Product { lower: true, ..Product::of("test", Op::Tn, &tx, &tx).unwrap() };
+    let product = Product { lower: true, ..Product::of_tensors("test", Op::Tn, &tx, &tx).unwrap() };
     product.run_in_tiles(LARGE_TILE, [300, 300, 33], &mut gram).unwrap();
     let (gram, expected) = (gram.read().unwrap(), oracle(Op::Tn, &x, &x, [300, 300, 33]));
     for i in 0..300 {

@@ -49,3 +49,22 @@ fn on_each_device(test: fn(&Device)) {
         test(device);
     }
 }
+
+/// This test runs itself again in a process with the variable.
+#[test]
+fn a_variable_that_names_no_number_of_threads() {
+    let name = "a_variable_that_names_no_number_of_threads";
+    let again = "TEATIME_TEST_AGAIN";
+    if std::env::var_os(again).is_some() {
+        let refused = Device::open("cpu").unwrap_err().to_string();
+        assert!(refused.contains("`TEATIME_THREADS`: none; it is 1 to 1024"), "{refused}");
+        // This call cannot fail.
+        assert!(Device::cpu().threads() > 0);
+        return;
+    }
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+    let output =
+        test.args(["--exact", name]).env(again, "1").env("TEATIME_THREADS", "none").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
