@@ -13,6 +13,7 @@ use self::operands::Operands;
 use super::{
     Missing,
     job::{Job, Measure, most},
+    members::{Jobs, Kept, merged},
     on_device::Ends,
     results::zeros,
     search::select,
@@ -69,7 +70,7 @@ impl Chosen {
         let (m, k) = (self.neighbors.len() / self.k, self.k);
         if !self.by_distance {
             let (pairs, numbers) = self.parts();
-            return sorted(measure, &pairs, &numbers, [m, k]);
+            return sorted(measure, (&pairs, &numbers), [m, k]);
         }
         let all = self.neighbors.iter();
         let indices = all.clone().map(|neighbor| neighbor.number.into()).collect();
@@ -102,26 +103,32 @@ fn choose(mut candidates: Vec<Candidate>, places: &mut [Candidate]) -> f64 {
     places.iter().map(|neighbor| joined(&neighbor.pair, false)).fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Finds the `k` nearest of each observation from candidates: by distance if `by_distance`, otherwise by the sums. Returns `None` if that does
-/// not pay, or if there is no memory for it. Waits.
+/// Finds the `k` nearest of each observation from candidates, together with the other members of a group: by distance if `by_distance`, otherwise
+/// by the sums. Returns `None` if that does not pay, or if there is no memory for it. Waits.
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()).
 pub(super) fn nearest<T: Element>(
-    job: &Job<'_, T>,
+    jobs: &Jobs<'_, '_, T>,
     k: u64,
     by_distance: bool,
     run: &Run,
 ) -> Result<Option<Chosen>> {
+    let job = jobs.first();
     let [m, n] = job.extents().map(|extent| extent as u64);
     let of_tile = LEAST_SHARE * u64::from(TILE);
     let pays = job.measure.features >= LEAST_FEATURES && m >= LEAST_LINES && n / of_tile >= candidates(k);
     if !pays || !suits::<T>(&job.measure, [m, n], k) {
         return Ok(None);
     }
-    let chosen = Search::new(job, k, by_distance, run).and_then(|search| {
-        let Some(search) = search else { return Ok(None) };
-        if search.pays(run)? { search.nearest(run).map(|(chosen, _)| Some(chosen)) } else { Ok(None) }
+    let made = jobs.each(run, 0, |_, job, run| Search::new(job, k, by_distance, run));
+    let chosen = made.and_then(|searches| {
+        let Some(searches) = searches.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+        if searches[0].pays(run)? {
+            choose_all(jobs, searches, run).map(|(chosen, _)| Some(chosen))
+        } else {
+            Ok(None)
+        }
     });
     match chosen {
         Err(Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. } | Error::Limit { .. }) => Ok(None),
@@ -139,23 +146,23 @@ pub(crate) fn found<T: Element>(
     options: &super::Options,
     side: Option<u64>,
 ) -> Result<Option<(Neighbors, usize)>> {
-    let (job, run) = (Job::new(x, y, metric, options)?, Run::default());
-    let extents = job.extents().map(|extent| extent as u64);
-    let by_distance = !job.measure.finds_nearest(extents, k);
-    let of_side = |side: u64| {
-        let search = if suits::<T>(&job.measure, extents, k) {
-            Search::new(&job, k, by_distance, &run)?
-        } else {
-            None
+    let run = Run::default();
+    super::members::with_members(Job::new(x, y, metric, options)?, (x, y), &run, |jobs| {
+        let (measure, extents) = (&jobs.first().measure, jobs.first().extents().map(|extent| extent as u64));
+        let by_distance = !measure.finds_nearest(extents, k);
+        let found = match side {
+            Some(side) if suits::<T>(measure, extents, k) => {
+                let made = jobs.each(&run, 0, |_, job, run| Search::new(job, k, by_distance, run))?;
+                let of_side = |search| Search { side, batch: side, ..search };
+                let searches: Option<Vec<_>> = made.into_iter().map(|search| search.map(of_side)).collect();
+                searches.map(|searches| choose_all(&jobs, searches, &run)).transpose()?
+            }
+            Some(_) => None,
+            None => nearest(&jobs, k, by_distance, &run)?.map(|chosen| (chosen, 0)),
         };
-        search.map(|search| Search { side, batch: side, ..search }.nearest(&run)).transpose()
-    };
-    let found = match side {
-        Some(side) => of_side(side)?,
-        None => nearest(&job, k, by_distance, &run)?.map(|chosen| (chosen, 0)),
-    };
-    let with = |(chosen, again): (Chosen, usize)| Ok((chosen.into_neighbors(&job.measure)?, again));
-    found.map(with).transpose()
+        let with = |(chosen, again): (Chosen, usize)| Ok((chosen.into_neighbors(measure)?, again));
+        found.map(with).transpose()
+    })
 }
 
 /// Returns the number of candidates of an observation.
@@ -214,30 +221,21 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         let first = m / 2 / tile * tile;
         let lines = first..m.min(first + tile);
         let run = Run { progress: Progress::default(), ..run.clone() };
-        let kept = self.keep(lines.clone(), false, &run)?;
+        let kept = self.keep(lines.clone(), [0..lines.end - lines.start], false, &run)?;
         let k = self.k + u64::from(self.job.measure.is_self);
-        let (_, unproven) = self.decide(lines.clone(), kept, k, &run)?;
+        let (_, unproven) = self.decide(lines.clone(), (&kept.0, &kept.1), k, &run)?;
         Ok(unproven.len() * UNPROVEN <= to_usize(lines.end - lines.start))
     }
 
-    /// Finds the nearest of all observations. Returns them, and the number of observations that were searched again.
-    fn nearest(self, run: &Run) -> Result<(Chosen, usize)> {
-        let Self { job, k, .. } = self;
-        let (is_self, m) = (job.measure.is_self, job.extents()[0] as u64);
-        let kept = self.keep(0..m, is_self, run)?;
-        let (mut chosen, unproven) = self.decide(0..m, kept, k, run)?;
-        // This frees the operands.
-        drop(self);
-        if !unproven.is_empty() {
-            search_again(job, &unproven, &mut chosen, run)?;
-        }
-        run.progress.tell(Status { rows: m, ..Status::new(0, 1, m) });
-        Ok((chosen, unproven.len()))
-    }
-
-    /// Keeps candidates for some observations: pairs of their products and 0, and their indices. If `is_self`, the observations are all, and none
-    /// is its own candidate. Progress ends at three quarters of the rows.
-    fn keep(&self, lines: Range<u64>, is_self: bool, run: &Run) -> Result<(Vec<f32>, Vec<u32>)> {
+    /// Keeps candidates for some observations, or for parts of them: pairs of their products and 0, and their indices. If `is_self`, the
+    /// observations are all, and none is its own candidate. Progress ends at three quarters of the rows.
+    fn keep(
+        &self,
+        lines: Range<u64>,
+        parts: impl IntoIterator<Item = Range<u64>>,
+        is_self: bool,
+        run: &Run,
+    ) -> Result<Kept> {
         let (measure, n) = (&self.job.measure, self.job.extents()[1] as u64);
         let (device, count) = (&measure.device, lines.end - lines.start);
         let undefined = [
@@ -247,22 +245,21 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         let (shape, order) = ([count, candidates(self.k)], Order::FALLING);
         let mut selection = Selection::new(device, shape, order, SumForm::Plain, undefined, is_self)?;
         let (mut ends, mut status) = (Ends::new(device)?, Status::new(0, 1, count));
-        for rows in pieces(0..count, self.side) {
-            for columns in pieces(0..n, self.side) {
-                if is_self && columns.start >= rows.end {
-                    break;
-                }
+        let mut passed = 0;
+        for rows in parts.into_iter().flat_map(|part| pieces(part, self.side)) {
+            for columns in pieces(0..if is_self { rows.end } else { n }, self.side) {
                 run.cancel.check()?;
                 let own = lines.start + rows.start..lines.start + rows.end;
                 let products = self.operands.products(own, columns.clone())?;
                 selection.offer(&products, rows.clone(), columns, is_self)?;
-                if let Some(done) = ends.enqueue(rows.start / 4 * 3)?
+                if let Some(done) = ends.enqueue(passed / 4 * 3)?
                     && done > status.rows
                 {
                     status.rows = done;
                     run.progress.tell(status);
                 }
             }
+            passed += rows.end - rows.start;
         }
         let (products, numbers) = selection.into_tensors();
         Ok((products.read()?, numbers.read()?))
@@ -273,24 +270,19 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
     fn decide(
         &self,
         lines: Range<u64>,
-        (products, numbers): (Vec<f32>, Vec<u32>),
+        (products, numbers): (&[f32], &[u32]),
         k: u64,
         run: &Run,
-    ) -> Result<(Chosen, Vec<u64>)> {
+    ) -> Result<(Vec<Candidate>, Vec<u64>)> {
         let (measure, count, k) = (&self.job.measure, to_usize(candidates(self.k)), to_usize(k));
-        let sums = self.sums(&lines, &numbers, run)?;
+        let sums = self.sums(&lines, numbers, run)?;
         let mut neighbors: Vec<Candidate> = zeros(to_usize(lines.end - lines.start) * k)?;
-        let high =
-            Order::of_sums(measure.metric, Missing::Propagate).map_or(f32::INFINITY, |order| order.high);
         let decide = |(i, (places, pairs)): (usize, (&mut [Candidate], &[[f32; 2]]))| {
             let (line, of_line) = (lines.start + i as u64, i * count..(i + 1) * count);
             let mut keys = vec![0.0; count];
             match self.by_distance {
                 true => measure.finish_kept(pairs, &mut keys),
-                false => keys.iter_mut().zip(pairs).for_each(|(key, pair)| {
-                    let sum = joined(pair, false);
-                    *key = if sum > high.into() { high.into() } else { sum };
-                }),
+                false => keys.iter_mut().zip(pairs).for_each(|(key, pair)| *key = measure.key(pair)),
             }
             let all = keys.into_iter().zip(&numbers[of_line.clone()]).zip(pairs);
             let all = all.map(|((key, &number), &pair)| Candidate { key, number, pair });
@@ -303,7 +295,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
             let pairs = sums.as_chunks().0.par_chunks(count);
             neighbors.par_chunks_mut(k).zip(pairs).enumerate().filter_map(decide).collect()
         });
-        Ok((Chosen { neighbors, k, by_distance: self.by_distance }, unproven))
+        Ok((neighbors, unproven))
     }
 
     /// Returns the exact sums of the candidates of some observations, as pairs of f32. A launch pairs the observations of each tile with all
@@ -349,16 +341,67 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
     }
 }
 
+/// Finds the nearest of all observations. Returns them, and the number of observations that were searched again.
+fn choose_all<T: Element>(
+    jobs: &Jobs<'_, '_, T>,
+    searches: Vec<Search<'_, '_, T>>,
+    run: &Run,
+) -> Result<(Chosen, usize)> {
+    let (job, Search { k, by_distance, .. }) = (jobs.first(), &searches[0]);
+    let (is_self, m, k, by_distance) = (job.measure.is_self, job.extents()[0] as u64, *k, *by_distance);
+    let lists = jobs.each(run, m, |i, job, run| {
+        let search = &searches[i];
+        search.keep(0..m, job.parts(0..m), is_self, run)
+    })?;
+    let count = candidates(k);
+    let (products, numbers) =
+        merged(&job.measure.device, lists, to_usize(count), |&[product, _]| -f64::from(product))?;
+    let lines: Vec<_> = pieces(0..m, m.div_ceil(jobs.count()).max(1)).collect();
+    let decided = jobs.each(run, m, |i, _, run| {
+        let Some(lines) = lines.get(i) else { return Ok((Vec::new(), Vec::new())) };
+        let own = to_usize(lines.start * count)..to_usize(lines.end * count);
+        let kept = (&products[2 * own.start..2 * own.end], &numbers[own]);
+        searches[i].decide(lines.clone(), kept, k, run)
+    })?;
+    // This frees the operands.
+    drop(searches);
+    let k = to_usize(k);
+    let mut decided = decided.into_iter();
+    let (mut neighbors, mut unproven) = decided.next().unwrap_or_default();
+    decided.for_each(|(more, lines)| {
+        neighbors.extend(more);
+        unproven.extend(lines);
+    });
+    if !unproven.is_empty() {
+        let shares: Vec<&[u64]> = unproven.chunks(unproven.len().div_ceil(to_usize(jobs.count()))).collect();
+        let again = jobs.each(run, m, |i, job, run| match shares.get(i) {
+            Some(lines) => search_again(job, lines, (k, by_distance), run),
+            None => Ok(Vec::new()),
+        })?;
+        let found = again.iter().flat_map(|found| found.chunks(k));
+        for (&line, found) in unproven.iter().zip(found) {
+            neighbors[to_usize(line) * k..][..k].copy_from_slice(found);
+        }
+    }
+    run.progress.tell(Status { rows: m, ..Status::new(0, 1, m) });
+    Ok((Chosen { neighbors, k, by_distance }, unproven.len()))
+}
+
 /// Searches the neighbors of some observations among all.
-fn search_again<T: Element>(job: &Job<'_, T>, lines: &[u64], chosen: &mut Chosen, run: &Run) -> Result<()> {
-    let (is_self, k) = (job.measure.is_self, chosen.k);
+fn search_again<T: Element>(
+    job: &Job<'_, T>,
+    lines: &[u64],
+    (k, by_distance): (usize, bool),
+    run: &Run,
+) -> Result<Vec<Candidate>> {
+    let is_self = job.measure.is_self;
     let x = gather(job.operands()[0].x, lines)?;
     let again = job.of_lines(lines, &x)?;
     // Each may be its own neighbor.
     let wanted = k + usize::from(is_self);
     let run = Run { progress: Progress::default(), ..run.clone() };
-    let all: Vec<Candidate> = if chosen.by_distance {
-        let nearest = on_host(&again, wanted, &run)?;
+    let all: Vec<Candidate> = if by_distance {
+        let nearest = on_host(&again, wanted, &run)?.finish()?;
         let all = nearest.distances.data().iter().zip(nearest.indices);
         all.map(|(&key, number)| Candidate { key, number: small(number), pair: [0.0; 2] }).collect()
     } else {
@@ -367,10 +410,9 @@ fn search_again<T: Element>(job: &Job<'_, T>, lines: &[u64], chosen: &mut Chosen
         let all = pairs.as_chunks().0.iter().zip(numbers);
         all.map(|(&pair, number)| Candidate { key: joined(&pair, false), number, pair }).collect()
     };
-    for (&line, all) in lines.iter().zip(all.chunks(wanted)) {
-        let others = all.iter().filter(|candidate| !is_self || u64::from(candidate.number) != line);
-        let places = &mut chosen.neighbors[to_usize(line) * k..][..k];
-        places.iter_mut().zip(others).for_each(|(place, other)| *place = *other);
-    }
-    Ok(())
+    let neighbors = lines.iter().zip(all.chunks(wanted)).flat_map(|(&line, all)| {
+        let others = all.iter().filter(move |candidate| !is_self || u64::from(candidate.number) != line);
+        others.take(k).copied()
+    });
+    Ok(neighbors.collect())
 }

@@ -27,6 +27,9 @@ pub(super) const SIDE: u64 = 2048;
 /// such buffers.
 const HOST_SIDE: u64 = 1024;
 
+/// The number of parts of the observations of x that each member of a group has: enough that members take as long.
+const PARTS: u64 = 4;
+
 /// Returns the maximum number of observations along each side of a block on a device.
 pub(super) fn most(device: &Device) -> u64 {
     if device.shares_host_memory() { HOST_SIDE } else { SIDE }
@@ -37,6 +40,8 @@ pub(super) struct Job<'a, T: Element> {
     /// The observations of x, and of y unless the observations of x are paired with themselves.
     operands: Vec<PreparedObservations<'a, T>>,
     pub(super) measure: Measure,
+    /// The number of a member of a group, and the number of members, each of which computes the pairs of some observations of x.
+    pub(super) share: [u64; 2],
 }
 
 /// The parameters for computing the distance of any pair in a call.
@@ -116,6 +121,12 @@ impl Measure {
     /// True if blocks hold only the lower triangle.
     pub(super) fn is_lower(&self) -> bool {
         self.is_self && self.metric.is_symmetric()
+    }
+
+    /// Returns the columns that are computed for some rows: all, or those before the last row if only the lower triangle is computed.
+    pub(super) fn paired_with(&self, rows: &Range<u64>, columns: &Range<u64>) -> Range<u64> {
+        let end = if self.is_lower() { columns.end.min(rows.end) } else { columns.end };
+        columns.start..end.max(columns.start)
     }
 
     /// Returns the memory for each pair of a block. On the device: the sums of two blocks. On the host: a distance, and unless host and device
@@ -267,17 +278,14 @@ impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
     }
 
     /// Passes each block of some observations of x with some of y to the sink, row by row. The last block is passed by the next call. If only
-    /// the lower triangle is wanted, blocks above the diagonal are skipped.
+    /// the lower triangle is wanted, columns after the last row are left out.
     pub(super) fn add<T: Element>(
         &mut self,
         (x, rows): (&PreparedObservations<'_, T>, Range<u64>),
         (y, columns): (&PreparedObservations<'_, T>, Range<u64>),
     ) -> Result<()> {
         for rows in pieces(rows, self.side) {
-            for columns in pieces(columns.clone(), self.side) {
-                if self.measure.is_lower() && columns.start >= rows.end {
-                    break;
-                }
+            for columns in pieces(self.measure.paired_with(&rows, &columns), self.side) {
                 self.run.cancel.check()?;
                 let block = self.measure.enqueue((x, rows.clone()), (y, columns))?;
                 let before = self.before.replace(block);
@@ -331,7 +339,7 @@ impl<'a, T: Element> Job<'a, T> {
         for (undefined, operand) in measure.undefined.iter_mut().zip(&mut operands) {
             *undefined = take(&mut operand.undefined);
         }
-        Ok(Self { operands, measure })
+        Ok(Self { operands, measure, share: [0, 1] })
     }
 
     /// Returns the observations of x, and those that they are paired with.
@@ -348,7 +356,22 @@ impl<'a, T: Element> Job<'a, T> {
         let own = lines.iter().map(|&line| undefined[0][to_usize(line)]).collect();
         let undefined = [own, undefined[usize::from(!is_self)].clone()];
         let operands = operands.into_iter().collect::<Result<_>>()?;
-        Ok(Job { operands, measure: Measure { is_self: false, undefined, ..self.measure.clone() } })
+        let measure = Measure { is_self: false, undefined, ..self.measure.clone() };
+        Ok(Job { operands, measure, share: [0, 1] })
+    }
+
+    /// Returns the parts of some observations of x whose pairs this job computes. A member of a group has several, and as many pairs as each other
+    /// member, also of a lower triangle. Members get the same parts, however many observations the blocks of each have.
+    pub(super) fn parts(&self, rows: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let [member, members] = self.share;
+        let count = if members == 1 { 1 } else { PARTS * members };
+        let tile = u64::from(TILE);
+        let size = (rows.end - rows.start).div_ceil(count).next_multiple_of(tile).max(tile);
+        let parts = pieces(rows, size).zip(0..).filter(move |(_, i)| {
+            let (round, place) = (i / members, i % members);
+            member == if round % 2 == 0 { place } else { members - 1 - place }
+        });
+        parts.map(|(part, _)| part)
     }
 
     /// Returns the numbers of observations of x and of y.
@@ -357,7 +380,8 @@ impl<'a, T: Element> Job<'a, T> {
         [x, if self.measure.is_self { x } else { y }]
     }
 
-    /// Passes each block of the result, or of the lower triangle, to `sink`. A block has `side` observations on a side.
+    /// Passes each block of the result, or of the lower triangle, or of this job's share of them to `sink`. A block has at most `side` observations on
+    /// a side.
     ///
     /// # Errors
     /// As [`Pipeline::add`].
@@ -384,15 +408,18 @@ impl<'a, T: Element> Job<'a, T> {
         let [x, y] = self.operands();
         let (mut status, end) = (Status::new(0, 1, x.count), whole(columns.clone()).end);
         let mut pipeline = Pipeline::new(&self.measure, side, run, |block: &mut DistanceBlock| {
-            let rows = block.rows.end;
-            let is_last = block.columns.end == end || self.measure.is_lower() && block.columns.end >= rows;
+            let rows = &block.rows;
+            let is_last =
+                block.columns.end == end || self.measure.is_lower() && block.columns.end >= rows.end;
+            status.rows += if is_last { rows.len() as u64 } else { 0 };
             sink(block);
             if is_last {
-                status.rows = rows as u64;
                 run.progress.tell(status);
             }
         });
-        pipeline.add((x, rows), (y, columns))?;
+        for rows in self.parts(rows) {
+            pipeline.add((x, rows), (y, columns.clone()))?;
+        }
         pipeline.finish()
     }
 }

@@ -105,6 +105,7 @@
 pub(crate) mod candidates;
 mod frame;
 mod job;
+mod members;
 mod metric;
 mod neighbor_tensors;
 mod neighbors;
@@ -122,7 +123,11 @@ mod stored;
 mod sums;
 mod tiles;
 
-use self::{job::Job, pairs::condensed_len};
+use self::{
+    job::Job,
+    members::{Jobs, with_members},
+    pairs::condensed_len,
+};
 pub use self::{
     metric::Metric,
     neighbor_tensors::{NeighborTensors, neighbor_tensors},
@@ -200,14 +205,15 @@ pub struct Distances {
 /// # Errors
 /// [`Error::Shape`] unless `x` and `y` have equally many features; [`Error::WrongDevice`]; [`Error::NoF64`] for f64 on a device without f64,
 /// unless [`Options::narrow`] is set; [`Error::Argument`] for an exponent that is not above 0, an infinite element, a negative element or a sum
-/// of 0 that the metric excludes ([table](crate::distance#metrics)), and a rule for missing elements that the metric does not support;
-/// [`Error::Limit`] when one row does not fit a binding; [`Error::Budget`] when the distances and one pair's sums do not fit the budgets of
+/// of 0 that the metric excludes ([table](crate::distance#metrics)), a rule for missing elements that the metric does not support, and a group
+/// of devices of different kinds; [`Error::Limit`] when one row does not fit a binding; [`Error::Budget`] when the distances and one pair's sums do not fit the budgets of
 /// `run`; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`]; [`Error::Cancelled`].
 ///
 /// # Cost
 /// A few operations for each feature of each pair; without `y`, each pair is computed once if the metric is symmetric. Device memory: 12 bytes
 /// for each observation (24 in f64) and two blocks of sums, up to 32 MiB each for each of the metric's one to six terms. Host memory: as much,
-/// plus 8 bytes for each pair.
+/// plus 8 bytes for each pair. The members of a [group](crate::Device::group) of one kind share the pairs; each but those on the host has a copy
+/// of `x` and `y`.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Options, pairwise}};
@@ -267,8 +273,9 @@ fn square<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let extents = job.extents().map(|extent| extent as u64);
     let results = extents.iter().fold(1 + u64::from(counted), |product, &n| product.saturating_mul(n));
-    let side = job.measure.side(Needs::host(8) * results, &run.memory)?;
-    job.rectangle(extents.map(|extent| 0..extent), side, counted, run)
+    with_members(job, (x, y), run, |jobs| {
+        jobs.rectangle(extents.map(|extent| 0..extent), side(&jobs, results, run)?, counted, run)
+    })
 }
 
 /// Returns the distances between the observations of `x`, each pair once, in scipy's condensed order: from the first observation to the second
@@ -294,8 +301,17 @@ pub fn condensed<T: Element>(
     symmetric(metric)?;
     let job = Job::new(x, None, metric, options)?;
     let count = condensed_len(job.extents()[0]);
-    let side = job.measure.side(Needs::host(8) * count as u64, &run.memory)?;
-    job.condensed(0..count, side, run)
+    with_members(job, (x, None), run, |jobs| jobs.condensed(0..count, side(&jobs, count as u64, run)?, run))
+}
+
+/// Returns the number of observations along each side of a block, of all members, with room for `results` distances.
+///
+/// # Errors
+/// As [`side`](job::Measure::side).
+fn side<T: Element>(jobs: &Jobs<'_, '_, T>, results: u64, run: &Run) -> Result<u64> {
+    let of_each = Needs::host(8) * results.div_ceil(jobs.count());
+    let sides = jobs.each(run, 0, |_, job, run| job.measure.side(of_each, &run.memory))?;
+    Ok(sides.into_iter().min().unwrap_or(1))
 }
 
 /// # Errors

@@ -1,6 +1,8 @@
 //! The nearest neighbors of each observation, as tensors.
 
-use super::{Metric, Options, candidates, job::Job, neighbors::check_k, search::select, so_far::on_host};
+use super::{
+    Metric, Options, candidates, job::Job, members::Jobs, neighbors::check_k, search::select, so_far::on_host,
+};
 use crate::{Element, Error, Needs, Result, Run, Tensor, dtype::nearest_f32, kernel::small};
 
 /// The nearest neighbors of each observation, on the device.
@@ -56,7 +58,7 @@ pub fn neighbor_tensors<T: Element>(
         return Err(Error::Limit { what: "observations", requested, max: u64::from(u32::MAX) - 1 });
     }
     if job.measure.can_search(extents.map(|extent| extent as u64), k as u64) {
-        let (kept, indices) = match candidates::nearest(&job, k as u64, false, run)? {
+        let (kept, indices) = match candidates::nearest(&Jobs::alone(&job), k as u64, false, run)? {
             Some(chosen) => {
                 let ((pairs, numbers), [m, k]) = (chosen.parts(), [extents[0] as u64, k as u64]);
                 let kept = Tensor::from_slice(x.device(), &pairs, &[m, 2 * k])?;
@@ -66,7 +68,7 @@ pub fn neighbor_tensors<T: Element>(
         };
         return Ok(NeighborTensors { indices, distances: job.measure.finish_kept_on_device(&kept)? });
     }
-    let nearest = on_host(&job, k, run)?;
+    let nearest = on_host(&job, k, run)?.finish()?;
     let shape = [extents[0] as u64, k as u64];
     let indices: Vec<u32> = nearest.indices.iter().map(|&index| small(index)).collect();
     let distances: Vec<f32> =

@@ -3,10 +3,11 @@
 use super::{
     Metric, Options, candidates,
     job::Job,
+    members::{merged, with_members},
     search::select,
-    so_far::{NearestSoFar, Neighbors, finished, on_host},
+    so_far::{NearestSoFar, Neighbors, on_host, sorted},
 };
-use crate::{Element, Error, Result, Run, Tensor};
+use crate::{Element, Error, Result, Run, Tensor, extent::to_usize};
 
 /// Returns the `k` nearest observations of `y`, or of the rest of `x`, for each observation of `x`. Waits.
 ///
@@ -41,6 +42,9 @@ use crate::{Element, Error, Result, Run, Tensor};
 /// product may hide a neighbor, so that results are the same. This needs 48 features, 512 observations of x, some 512 `k` + 4096 of the others,
 /// and within the budget, copies of all elements as f32 and up to 0.7 GB. Of each candidate, 20 bytes cross to the host.
 ///
+/// The members of a [group](crate::Device::group) of one kind share the pairs. Each but those on the host has a copy of `x` and `y`; each keeps
+/// `k` neighbors, or candidates, of every observation, of which the host chooses.
+///
 /// ```
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Options, neighbors}};
 /// let device = Device::best()?;
@@ -59,18 +63,28 @@ pub fn neighbors<T: Element>(
     run: &Run,
 ) -> Result<Neighbors> {
     let job = Job::new(x, y, metric, options)?;
-    let [m, n] = job.extents();
-    check_k(k, n as u64, y.is_none())?;
+    let (extents, of_each) = (job.extents().map(|extent| extent as u64), k as u64);
+    check_k(k, extents[1], y.is_none())?;
     let run = &Run { progress: run.progress.rising(), ..run.clone() };
-    let by_device = job.measure.finds_nearest([m as u64, n as u64], k as u64);
-    if let Some(chosen) = candidates::nearest(&job, k as u64, !by_device, run)? {
-        return chosen.into_neighbors(&job.measure);
-    }
-    if by_device {
-        let kept = select(&job, k as u64, NearestSoFar::needs(m as u64, k as u64), run)?;
-        return finished(&job.measure, kept);
-    }
-    on_host(&job, k, run)
+    with_members(job, (x, y), run, |jobs| {
+        let (measure, m) = (&jobs.first().measure, extents[0]);
+        let by_device = measure.finds_nearest(extents, of_each);
+        if let Some(chosen) = candidates::nearest(&jobs, of_each, !by_device, run)? {
+            return chosen.into_neighbors(measure);
+        }
+        if by_device {
+            let lists = jobs.each(run, m, |_, job, run| {
+                let (kept, numbers) = select(job, of_each, NearestSoFar::needs(m, of_each), run)?;
+                Ok((kept.read()?, numbers.read()?))
+            })?;
+            let (kept, numbers) = merged(&measure.device, lists, k, |pair| measure.key(pair))?;
+            return sorted(measure, (&kept, &numbers), [to_usize(m), k]);
+        }
+        let mut found = jobs.each(run, m, |_, job, run| on_host(job, k, run))?;
+        let mut nearest = found.swap_remove(0);
+        found.into_iter().for_each(|others| nearest.merge(others));
+        nearest.finish()
+    })
 }
 
 /// # Errors

@@ -127,47 +127,49 @@ impl<'a> BlockSums<'a> {
     pub(super) fn each<T: Element>(
         &mut self,
         job: &Job<'_, T>,
-        sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
+        mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
     ) -> Result<()> {
         let ([x, y], run) = (job.operands(), self.run);
-        let mut status = Status::new(0, 1, x.count);
+        let (mut status, mut passed) = (Status::new(0, 1, x.count), 0);
         let mut tell = |done| {
             if done > status.rows {
                 status.rows = done;
                 run.progress.tell(status);
             }
         };
-        self.add(x, y, sink, &mut tell)?;
+        for rows in job.parts(x.range()) {
+            let count = rows.end - rows.start;
+            self.add((x, rows, passed), y, &mut sink, &mut tell)?;
+            passed += count;
+        }
         // The last rows are still being computed.
-        tell(x.count);
+        tell(passed);
         Ok(())
     }
 
-    /// Enqueues the sums of each block of x and y, as [`each`](Self::each) does. Passes the index of the observation of x that all blocks have
-    /// reached to `done`.
+    /// Enqueues the sums of each block of some observations of x with y, as [`each`](Self::each) does. `before` observations of x were passed
+    /// earlier. Passes the number of those whose blocks are done to `done`.
     pub(super) fn add<T: Element>(
         &mut self,
-        x: &PreparedObservations<'_, T>,
+        (x, all, before): (&PreparedObservations<'_, T>, Range<u64>, u64),
         y: &PreparedObservations<'_, T>,
         mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
         mut done: impl FnMut(u64),
     ) -> Result<()> {
         let Self { measure, terms, side, run, sums, ends } = self;
-        for rows in pieces(x.range(), *side) {
-            for columns in pieces(y.range(), *side) {
-                if measure.is_lower() && columns.start >= rows.end {
-                    break;
-                }
+        for rows in pieces(all.clone(), *side) {
+            let paired = measure.paired_with(&rows, &y.range());
+            for columns in pieces(paired.clone(), *side) {
                 run.cancel.check()?;
                 let pairs = (rows.end - rows.start) * (columns.end - columns.start);
                 for (&term, i) in terms.iter().zip(0..) {
                     let (x, y) = ((x, rows.clone()), (y, columns.clone()));
                     measure.enqueue_term(term, x, y, (sums, i * pairs))?;
                 }
-                let is_last = columns.end == y.range().end || measure.is_lower() && columns.end >= rows.end;
+                let last = if columns.end == paired.end { rows.end } else { rows.start };
                 sink(sums, rows.clone(), columns)?;
-                if let Some(end) = ends.enqueue(if is_last { rows.end } else { rows.start })? {
-                    done(end);
+                if let Some(passed) = ends.enqueue(before + last - all.start)? {
+                    done(passed);
                 }
             }
         }

@@ -1,12 +1,17 @@
 //! Distances of some pairs of observations, on the host: of a rectangle of pairs, or of a range of the condensed form.
 
-use std::{mem::take, ops::Range};
+use std::{
+    mem::take,
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
 
 use rayon::prelude::*;
 
 use super::{
     Distances,
-    job::{DistanceBlock, Job},
+    job::DistanceBlock,
+    members::Jobs,
     results::{matrix, zeros},
 };
 use crate::{
@@ -15,12 +20,12 @@ use crate::{
     linalg::{Matrix, matrix::SIDE},
 };
 
-impl<T: Element> Job<'_, T> {
+impl<T: Element> Jobs<'_, '_, T> {
     /// Returns the distances from some observations of x to some of y, and the numbers of features that both have if `counted`. Blocks have `side`
     /// observations along each side.
     ///
     /// # Errors
-    /// As [`each_block_of`](Self::each_block_of); [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory).
+    /// As [`each_block_of`](super::job::Job::each_block_of); [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory).
     pub(super) fn rectangle(
         &self,
         [rows, columns]: [Range<u64>; 2],
@@ -28,10 +33,11 @@ impl<T: Element> Job<'_, T> {
         counted: bool,
         run: &Run,
     ) -> Result<Distances> {
+        let is_lower = self.first().measure.is_lower();
         let mut square = self.computed([&rows, &columns], side, counted, run)?;
-        if self.measure.is_lower() && rows == columns {
+        if is_lower && rows == columns {
             square.matrices().for_each(Matrix::mirror_lower);
-        } else if self.measure.is_lower() && rows.start + 1 < columns.end {
+        } else if is_lower && rows.start + 1 < columns.end {
             // Distances above the diagonal are computed below the diagonal and transposed.
             let mut below = self.computed([&columns, &rows], side, counted, run)?;
             for (square, below) in square.matrices().zip(below.matrices()) {
@@ -50,15 +56,19 @@ impl<T: Element> Job<'_, T> {
     fn computed(&self, ranges: [&Range<u64>; 2], side: u64, counted: bool, run: &Run) -> Result<Distances> {
         let extents = ranges.map(|range| to_usize(range.end - range.start));
         let shared = counted.then(|| matrix(extents)).transpose()?;
-        let mut square = Distances { distances: matrix(extents)?, shared };
+        let square = Mutex::new(Distances { distances: matrix(extents)?, shared });
         let first = ranges.map(|range| to_usize(range.start));
-        self.each_block_of(ranges.map(Range::clone), side, run, |block| {
-            fill(block, block.distances.iter().copied(), first, &mut square.distances);
-            if let Some(shared) = &mut square.shared {
-                fill(block, block.shared(), first, shared);
-            }
+        self.each(run, ranges[0].end - ranges[0].start, |_, job, run| {
+            job.each_block_of(ranges.map(Range::clone), side, run, |block| {
+                let Distances { distances, shared } =
+                    &mut *square.lock().unwrap_or_else(PoisonError::into_inner);
+                fill(block, block.distances.iter().copied(), first, distances);
+                if let Some(shared) = shared {
+                    fill(block, block.shared(), first, shared);
+                }
+            })
         })?;
-        Ok(square)
+        Ok(square.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns the distances of a range of pairs of the condensed form. Blocks have `side` observations along each side.
@@ -66,43 +76,59 @@ impl<T: Element> Job<'_, T> {
     /// # Errors
     /// As [`rectangle`](Self::rectangle).
     pub(super) fn condensed(&self, pairs: Range<usize>, side: u64, run: &Run) -> Result<Vec<f64>> {
-        let (m, mut out) = (self.extents()[0], zeros(pairs.len())?);
+        let (m, mut out) = (self.first().extents()[0], zeros(pairs.len())?);
         if pairs.is_empty() {
             return Ok(out);
         }
+        let places = Mutex::new(&mut out[..]);
         let [(first, row), (last, last_row)] = [pairs.start, pairs.end - 1].map(|pair| observations(m, pair));
         let rows = if first == last { row..last_row + 1 } else { first..m };
         let area = [rows, first..last + 1].map(|range| range.start as u64..range.end as u64);
-        let pool = self.measure.device.pool()?;
-        self.each_block_of(area, side, run, |block| {
-            let (width, rows, distances) = (block.columns.len(), &block.rows, &block.distances);
-            let (mut columns, mut left, mut passed) = (Vec::with_capacity(width), &mut out[..], pairs.start);
-            for col in block.columns.clone() {
-                // The pairs of a column are adjacent in the condensed form. Some may lie outside of the range.
-                let first = rows.start.max(col + 1);
-                let places = [first, rows.end.max(first)].map(|row| condensed_place(m, col, row));
-                let [start, end] = places.map(|place| place.clamp(pairs.start, pairs.end));
-                let (before, rest) = take(&mut left).split_at_mut(end - passed);
-                columns.push((
-                    first + start.saturating_sub(places[0]) - rows.start,
-                    &mut before[start - passed..],
-                ));
-                (left, passed) = (rest, end);
-            }
-            pool.install(|| {
-                columns.par_chunks_mut(SIDE).enumerate().for_each(|(group, columns)| {
-                    for row in (0..rows.len()).step_by(SIDE) {
-                        for (j, (first, out)) in (group * SIDE..).zip(&mut *columns) {
-                            for i in row.max(*first)..(row + SIDE).min(*first + out.len()) {
-                                out[i - *first] = distances[i * width + j];
-                            }
-                        }
-                    }
-                })
-            });
+        self.each(run, m as u64, |_, job, run| {
+            let pool = job.measure.device.pool()?;
+            job.each_block_of(area.each_ref().map(Range::clone), side, run, |block| {
+                let mut out = places.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut columns = columns_of(block, m, &pairs, &mut out);
+                pool.install(|| put_columns(block, &mut columns));
+            })
         })?;
         Ok(out)
     }
+}
+
+/// Returns the places of each column of a block, of which there is the first row, among those of a range of pairs of the condensed form.
+fn columns_of<'o>(
+    block: &DistanceBlock,
+    m: usize,
+    pairs: &Range<usize>,
+    out: &'o mut [f64],
+) -> Vec<(usize, &'o mut [f64])> {
+    let (rows, mut left, mut passed) = (&block.rows, out, pairs.start);
+    let places = block.columns.clone().map(|col| {
+        // The pairs of a column are adjacent in the condensed form. Some may lie outside of the range.
+        let first = rows.start.max(col + 1);
+        let places = [first, rows.end.max(first)].map(|row| condensed_place(m, col, row));
+        let [start, end] = places.map(|place| place.clamp(pairs.start, pairs.end));
+        let (before, rest) = take(&mut left).split_at_mut(end - passed);
+        let own = &mut before[start - passed..];
+        (left, passed) = (rest, end);
+        (first + start.saturating_sub(places[0]) - rows.start, own)
+    });
+    places.collect()
+}
+
+/// Copies a block's distances to the places of its columns.
+fn put_columns(block: &DistanceBlock, columns: &mut [(usize, &mut [f64])]) {
+    let (rows, width) = (block.rows.len(), block.columns.len());
+    columns.par_chunks_mut(SIDE).enumerate().for_each(|(group, columns)| {
+        for row in (0..rows).step_by(SIDE) {
+            for (j, (first, out)) in (group * SIDE..).zip(&mut *columns) {
+                for i in row.max(*first)..(row + SIDE).min(*first + out.len()) {
+                    out[i - *first] = block.distances[i * width + j];
+                }
+            }
+        }
+    });
 }
 
 impl Distances {

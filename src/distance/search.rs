@@ -107,6 +107,12 @@ impl Measure {
         if self.order_of_sums().is_some() { &self.terms[..1] } else { &self.terms }
     }
 
+    /// Returns a value that is lower for a nearer neighbor, from a kept pair.
+    pub(super) fn key(&self, pair: &[f32; 2]) -> f64 {
+        let order = self.order_of_sums().unwrap_or_else(|| Order::of_distances(self.metric));
+        order.key(joined(pair, self.keeps_f64()))
+    }
+
     /// Returns the order by sums of the first term, or `None` if the nearest cannot be found by these sums alone.
     fn order_of_sums(&self) -> Option<Order> {
         Order::of_sums(self.metric, self.options.missing)

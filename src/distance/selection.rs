@@ -57,6 +57,12 @@ impl Order {
         }
     }
 
+    /// Returns a value that is lower for a nearer neighbor; NaN for NaN.
+    pub(super) fn key(&self, value: f64) -> f64 {
+        let value = value.clamp(self.low.into(), self.high.into());
+        if self.falling { -value } else { value }
+    }
+
     /// Returns the order by distances, or by the rescaled sums from which they are computed.
     pub(super) fn of_distances(metric: Metric) -> Self {
         if metric == Metric::InnerProduct { Self::FALLING } else { Self::RISING }
@@ -277,16 +283,18 @@ mod tests {
         let rules = [Missing::Propagate, Missing::Ignore];
         let with_rules = |metric: &Metric| rules.map(|missing| (*metric, missing));
         for (metric, missing) in Metric::ALL.iter().flat_map(with_rules) {
-            let Some(Order { falling, low, high }) = Order::of_sums(metric, missing) else { continue };
-            let sign = if falling { -1.0 } else { 1.0 };
-            let key = |sum: f64| sign * sum.clamp(low.into(), high.into());
+            let Some(order) = Order::of_sums(metric, missing) else { continue };
             // Near observations have a large product.
             let sign = if metric == Metric::InnerProduct { -1.0 } else { 1.0 };
             let terms = if missing == Missing::Propagate { 1 } else { 2 };
             let far = |sum: f64| sign * metric.distance(&[sum, 3.0][..terms], 4.0, missing, 0.0);
             for (a, b) in sums.iter().flat_map(|a| sums.iter().map(move |b| (*a, *b))) {
                 if !far(a).is_nan() && !far(b).is_nan() {
-                    assert_eq!(key(a).partial_cmp(&key(b)), far(a).partial_cmp(&far(b)), "{metric} {a} {b}");
+                    assert_eq!(
+                        order.key(a).partial_cmp(&order.key(b)),
+                        far(a).partial_cmp(&far(b)),
+                        "{metric} {a} {b}"
+                    );
                 }
             }
         }

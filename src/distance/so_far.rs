@@ -18,9 +18,7 @@ use super::{
 };
 #[cfg(feature = "zarr")]
 use crate::store::NewStore;
-use crate::{
-    Device, Element, Error, Needs, Result, Run, Tensor, extent::to_usize, linalg::Matrix, store::write_npy,
-};
+use crate::{Device, Element, Error, Needs, Result, Run, extent::to_usize, linalg::Matrix, store::write_npy};
 
 /// The number of distances that are compared with their bounds at once.
 const STRIP: usize = 64;
@@ -87,7 +85,7 @@ impl Neighbors {
 ///
 /// # Errors
 /// As [`neighbors`](super::neighbors()).
-pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Result<Neighbors> {
+pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Result<NearestSoFar> {
     let ([m, _], measure) = (job.extents(), &job.measure);
     let side = measure.side(NearestSoFar::needs(m as u64, k as u64), &run.memory)?;
     let mut nearest = NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
@@ -95,21 +93,13 @@ pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Resu
         // In this order, each observation is offered increasing indices.
         nearest.take_block(block, (measure.is_self, measure.is_lower()));
     })?;
-    nearest.finish()
-}
-
-/// Computes the distances of the nearest from the values and indices that a device kept. Waits.
-pub(super) fn finished(measure: &Measure, (kept, numbers): (Tensor<f32>, Tensor<u32>)) -> Result<Neighbors> {
-    let [m, k] = numbers.matrix("neighbors")?.map(to_usize);
-    let (kept, numbers) = (kept.download()?, numbers.download()?);
-    sorted(measure, &kept.wait()?, &numbers.wait()?, [m, k])
+    Ok(nearest)
 }
 
 /// Computes the distances of the nearest of m observations from kept values and indices.
 pub(super) fn sorted(
     measure: &Measure,
-    kept: &[f32],
-    numbers: &[u32],
+    (kept, numbers): (&[f32], &[u32]),
     [m, k]: [usize; 2],
 ) -> Result<Neighbors> {
     let largest_first = measure.metric == Metric::InnerProduct;
@@ -235,6 +225,16 @@ impl NearestSoFar {
         }
         self.take([row, 0], distances.data_mut(), width, (false, false));
         Ok(())
+    }
+
+    /// Takes what another has found among other pairs of the same observations.
+    pub(super) fn merge(&mut self, other: Self) {
+        let both = self.nearest.par_iter_mut().zip(other.nearest);
+        self.threads.install(|| {
+            both.for_each(|(own, other)| {
+                other.heap.into_iter().for_each(|neighbor| own.offer_any(neighbor));
+            })
+        });
     }
 
     /// Takes a block, as [`take`](Self::take) does.
@@ -374,7 +374,11 @@ impl Nearest {
         if !is_within(distance, self.bound) {
             return;
         }
-        let offered = Neighbor { distance, number: number as u64 };
+        self.offer_any(Neighbor { distance, number: number as u64 });
+    }
+
+    /// Offers any other observation.
+    fn offer_any(&mut self, offered: Neighbor) {
         if self.heap.len() < self.k {
             self.heap.push(offered);
         } else if let Some(mut farthest) = self.heap.peek_mut()

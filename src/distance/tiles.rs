@@ -7,7 +7,13 @@ use std::{
 
 use bytemuck::cast_slice;
 
-use super::{Distances, Metric, Missing, Options, job::Job, pairs::condensed_len, symmetric};
+use super::{
+    Distances, Metric, Missing, Options,
+    job::Job,
+    members::{Jobs, with_copies},
+    pairs::condensed_len,
+    symmetric,
+};
 use crate::{
     Device, Element, Error, Needs, Progress, Result, Run, Status, StoredType, Tensor,
     dtype::nearest_f32,
@@ -83,7 +89,7 @@ pub fn write_pairwise<T: Element, W: BoxWriter>(
     // Counts are written first, so that every written tile of distances has its counts.
     let writers = shared.into_iter().chain([writer]).collect();
     let tiles = Tiles::new(writers, is_lower && tile[0] == tile[1], extents[0], run)?;
-    on_members((x, y), &job, (metric, options), (run, needs), &tiles, |job, side, ranges, run| {
+    on_members((x, y), job, (run, needs), &tiles, |job, side, ranges, run| {
         let rectangle = [ranges[0].clone(), ranges[1].clone()];
         let Distances { distances, shared } = job.rectangle(rectangle, side, counted, run)?;
         Ok(shared.into_iter().chain([distances]).collect())
@@ -107,35 +113,24 @@ fn check_members<T: Element>(
     members.each_member(run, 0, |_, _, run| job.measure.side(needs, &run.memory)).map(drop)
 }
 
-/// Computes tiles on each member of the group of x with `make`, which gets the side of a block. Each member but those on the host has a copy of
-/// x and y.
+/// Computes tiles on each member of the group of x with `make`, which gets the side of a block.
 fn on_members<T: Element, W: BoxWriter>(
-    (x, y): (&Tensor<T>, Option<&Tensor<T>>),
-    first: &Job<'_, T>,
-    (metric, options): (Metric, &Options),
+    operands: (&Tensor<T>, Option<&Tensor<T>>),
+    first: Job<'_, T>,
     (run, needs): (&Run, Needs),
     tiles: &Tiles<W>,
-    make: impl Fn(&Job<'_, T>, u64, &[Range<u64>], &Run) -> Result<Vec<Matrix>> + Sync,
+    make: impl Fn(&Jobs<'_, '_, T>, u64, &[Range<u64>], &Run) -> Result<Vec<Matrix>> + Sync,
 ) -> Result<()> {
     // A member without a tile does nothing, and divides no memory.
-    let members = x.device().first_members(to_usize(tiles.count() - tiles.found));
-    members.each_member(run, tiles.rows, |i, device, run| {
-        let write = |job: &Job<'_, T>| {
+    with_copies(first, operands, tiles.count() - tiles.found, run, |jobs, device| {
+        Jobs::new(device, &jobs).each(run, tiles.rows, |i, job, run| {
             let side = job.measure.side(needs, &run.memory)?;
-            tiles.write(i, device, run, |ranges, run| make(job, side, ranges, run))
-        };
-        if i == 0 {
-            return write(first);
-        }
-        let copied = |x: &Tensor<T>| match x.device().is_same(device) {
-            true => Ok(None),
-            false => x.to_device(device).map(Some),
-        };
-        let (x_copy, y_copy) = (copied(x)?, y.map(copied).transpose()?.flatten());
-        let x = x_copy.as_ref().unwrap_or(x).seen_from(device);
-        let y = y.map(|y| y_copy.as_ref().unwrap_or(y).seen_from(device));
-        write(&Job::new(&x, y.as_deref(), metric, options)?)
+            let own = Jobs::alone(job);
+            tiles.write(i, &job.measure.device, run, |ranges, run| make(&own, side, ranges, run))
+        })
     })?;
+    // Members tell whole rows, which may add up to fewer.
+    run.progress.tell(Status { rows: tiles.rows, ..Status::new(0, 1, tiles.rows) });
     Ok(())
 }
 
@@ -180,7 +175,7 @@ pub fn write_condensed<T: Element, W: BoxWriter>(
     let needs = Needs::host(3 * 8) * tile[0].min(writer.shape()[0]);
     check_members(&job, &writer, run, needs)?;
     let tiles = Tiles::new(vec![writer], false, m as u64, run)?;
-    on_members((x, None), &job, (metric, options), (run, needs), &tiles, |job, side, pairs, run| {
+    on_members((x, None), job, (run, needs), &tiles, |job, side, pairs, run| {
         let pairs = to_usize(pairs[0].start)..to_usize(pairs[0].end);
         let count = pairs.len();
         Ok(vec![Matrix::from_vec(job.condensed(pairs, side, run)?, 1, count)?])
@@ -264,7 +259,14 @@ impl<W: BoxWriter> Tiles<W> {
     ) -> Result<()> {
         let (pool, silent) = (device.pool()?, Run { progress: Progress::default(), ..run.clone() });
         let mut done = if i == 0 { self.found } else { 0 };
-        let mut status = Status::new(0, 1, self.rows);
+        let tell = |done: u64| {
+            let rows = u128::from(self.rows) * u128::from(done) / u128::from(self.count().max(1));
+            let rows = u64::try_from(rows).unwrap_or(self.rows);
+            run.progress.tell(Status { rows, ..Status::new(0, 1, self.rows) });
+        };
+        if done > 0 {
+            tell(done);
+        }
         while let Some((ranges, other)) = self.next() {
             let made = make(&ranges, &silent)?;
             for (writer, values) in self.writers.iter().zip(made) {
@@ -281,9 +283,7 @@ impl<W: BoxWriter> Tiles<W> {
                 }
             }
             done += 1 + u64::from(other.is_some());
-            let rows = (u128::from(self.rows) * u128::from(done)).div_ceil(u128::from(self.count()));
-            status.rows = u64::try_from(rows).unwrap_or(self.rows);
-            run.progress.tell(status);
+            tell(done);
         }
         Ok(())
     }

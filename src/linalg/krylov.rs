@@ -1,15 +1,15 @@
 //! A block Krylov basis of a symmetric matrix, and its Rayleigh-Ritz approximations.
 
 use faer::{Mat, MatRef};
-use rayon::prelude::*;
 
 use super::{
     host,
     matmul::{Op, Product, matmul, matmul_nt},
     matrix::Matrix,
+    transpose::transpose,
 };
 use crate::{
-    Device, Result, Tensor, TensorView, array::concat, extent::to_usize, random::gaussian, timeline::Stage,
+    Device, Result, Tensor, TensorView, array::concat, extent::to_usize, random::gaussians, timeline::Stage,
 };
 
 /// Orthonormal vectors Q, their images W = A Q, and T = QᵀW. Vectors are rows of f64 tensors; the small matrices are on the host.
@@ -99,9 +99,8 @@ pub(crate) fn lengths(vectors: &Tensor<f64>) -> Result<Vec<f64>> {
 
 /// Returns `l` vectors of n normal random numbers, made by the device's threads: element i of vector j is random number `i l + j`.
 pub(crate) fn random(device: &Device, [l, n]: [usize; 2], seed: u64) -> Result<Tensor<f64>> {
-    let number = |place: usize| gaussian(seed, (place % n * l + place / n) as u64);
-    let values: Vec<f64> = device.pool()?.install(|| (0..l * n).into_par_iter().map(number).collect());
-    Tensor::from_slice(device, &values, &[l as u64, n as u64])
+    let values = device.pool()?.install(|| gaussians(seed, l * n));
+    transpose(&Tensor::from_slice(device, &values, &[n as u64, l as u64])?)
 }
 
 impl Krylov {

@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, StoredType, Tensor, assert_err,
-    distance::{Metric, Options, condensed, pairwise, write_condensed, write_pairwise},
+    distance::{
+        Metric, Missing, Neighbors, Options, candidates, condensed, neighbors, pairwise, pairwise_counted,
+        write_condensed, write_pairwise,
+    },
     filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
     linalg::{Checkpoint, GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
     openings::{assert_refused, least, told},
@@ -29,7 +32,7 @@ use crate::{
     },
 };
 
-device_tests! { ; swept, filtered, distances, packed, refused, faults; matrices, decompositions }
+device_tests! { ; swept, filtered, distances, nearest, packed, refused, faults; matrices, decompositions }
 
 /// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
 fn group(device: &Device, count: usize) -> Device {
@@ -190,8 +193,8 @@ fn distances(device: &Device) {
             let found = read::<f64>(&folder.path().join(format!("{name}{count}")));
             assert!(found == expected.data(), "{name} {count}");
             let statuses = statuses.lock().unwrap();
-            assert!(statuses.last().unwrap().rows >= 70, "{statuses:?}");
-            assert!(statuses.iter().all(|status| status.total == 70));
+            assert_eq!(statuses.last().unwrap().rows, 70, "{statuses:?}");
+            assert!(statuses.iter().all(|status| status.rows <= 70 && status.total == 70), "{statuses:?}");
         }
         let pairs = condensed(&a, Metric::CityBlock, &options, &run).unwrap();
         let path = folder.path().join(format!("condensed{count}"));
@@ -200,6 +203,64 @@ fn distances(device: &Device) {
         write_condensed(&a, Metric::CityBlock, &options, &run, writer).unwrap();
         assert!(read::<f64>(&path) == pairs, "{count}");
     }
+}
+
+/// Members find the nearest among different pairs, of which many are as near, and some are NaN.
+fn nearest(device: &Device) {
+    let ties = |seed, rows: u64| {
+        let mut x: Vec<f32> =
+            values::<u32>(seed, rows * 3).iter().map(|bits| (bits >> 9) as f32 % 3.0).collect();
+        x[7] = f32::NAN;
+        x
+    };
+    let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let bits_of = |found: Neighbors| (found.indices, bits(found.distances.data()));
+    let (x, y, wide) = (ties(7, 330), ties(8, 200), values::<f32>(9, 330 * 50));
+    let devices = |count| [device.clone(), group(device, count)];
+    let tensors = |devices: &[Device; 2], x: &[f32], rows| {
+        let shape = [rows, x.len() as u64 / rows];
+        devices.each_ref().map(|device| Tensor::from_slice(device, x, &shape).unwrap())
+    };
+    for (count, metric, missing, k) in [
+        (2, Metric::SqEuclidean, Missing::Propagate, 7),
+        (5, Metric::InnerProduct, Missing::Ignore, 2),
+        (2, Metric::BrayCurtis, Missing::Propagate, 7),
+        (3, Metric::Euclidean, Missing::Rescale, 3),
+        (2, Metric::KlDivergence, Missing::Propagate, 7),
+        (5, Metric::Correlation, Missing::Propagate, 199),
+        (3, Metric::CityBlock, Missing::Propagate, 257),
+    ] {
+        let devices = devices(count);
+        let ([one, all], [one_y, all_y]) = (tensors(&devices, &x, 330), tensors(&devices, &y, 200));
+        let (options, silent) = (Options::default().missing(missing), Run::default());
+        for (one_y, all_y) in [(None, None), (Some(&one_y), Some(&all_y))] {
+            let k = k.min(if one_y.is_some() { 200 } else { 329 });
+            let (run, statuses) = told(|_| false);
+            let found = neighbors(&all, all_y, k, metric, &options, &run).unwrap();
+            let expected = neighbors(&one, one_y, k, metric, &options, &silent).unwrap();
+            assert!(bits_of(found) == bits_of(expected), "{metric} {count}");
+            let rows: Vec<u64> = statuses.lock().unwrap().iter().map(|status| status.rows).collect();
+            assert!(rows.is_sorted() && rows.last() == Some(&330), "{metric} {count}: {rows:?}");
+            let of = |x, y| pairwise_counted(x, y, metric, &options, &silent).unwrap();
+            let (found, expected) = (of(&all, all_y), of(&one, one_y));
+            assert!(bits(found.distances.data()) == bits(expected.distances.data()), "{metric} {count}");
+            assert!(found.shared == expected.shared, "{metric} {count}");
+        }
+    }
+    let devices = devices(3);
+    let ([one, all], [one_wide, all_wide]) = (tensors(&devices, &x, 330), tensors(&devices, &wide, 330));
+    let of = |x, run: &Run| condensed(x, Metric::CityBlock, &Options::default(), run).unwrap();
+    assert!(bits(&of(&all, &Run::default())) == bits(&of(&one, &Run::default())));
+    // Observations that candidates leave in doubt are searched again by all members.
+    for (metric, k) in [(Metric::SqEuclidean, 3), (Metric::Cosine, 20)] {
+        let of = |x| candidates::found((x, None), k, metric, &Options::default(), Some(64)).unwrap();
+        let [found, expected] =
+            [of(&all_wide), of(&one_wide)].map(|found| found.map(|(found, _)| bits_of(found)));
+        assert!(found == expected, "{metric}");
+    }
+    let of = |run: &Run| neighbors(&all, None, 5, Metric::CityBlock, &Options::default(), run);
+    let (bytes, found) = least(|run| of(run).map(bits_of));
+    assert!(bytes >= 330 * 5 * 16 && found == bits_of(of(&Run::default()).unwrap()), "{bytes}");
 }
 
 fn matrices(device: &Device) {

@@ -12,7 +12,7 @@ use crate::{
         on_device::BlockSums,
         precision::{PLAIN, table},
         search::Search,
-        so_far::finished,
+        so_far::sorted,
         sums::{PreparedObservations, largest},
     },
     extent::to_usize,
@@ -122,10 +122,17 @@ impl<'a> BoxSearch<'a> {
             let mut device_search = Search::new(measure, extents, search.k, side)?;
             let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, run)?;
             search.each_strip(first_strip, &tables, stats, &mut |x, y| {
-                sums.add(x, y, |sums, rows, columns| device_search.offer(sums, rows, columns), drop)
+                sums.add(
+                    (x, x.range(), 0),
+                    y,
+                    |sums, rows, columns| device_search.offer(sums, rows, columns),
+                    drop,
+                )
             })?;
             let started = Instant::now();
-            let nearest = finished(measure, device_search.into_tensors())?;
+            let (kept, numbers) = device_search.into_tensors();
+            let nearest =
+                sorted(measure, (&kept.read()?, &numbers.read()?), [extents[0], search.k].map(to_usize))?;
             stats.compute += started.elapsed();
             nearest
         } else {
