@@ -6,6 +6,7 @@
 //! | all distances, as f32 that stay on the device | [`pairwise_tensor`] | |
 //! | all distances, written tile by tile to Zarr or .npy; with a writer that resumes, a call goes on where another was stopped | [`write_pairwise`], [`write_condensed`] | [`write_pairwise_stored`] |
 //! | the nearest neighbors of each observation, without a distance matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
+//! | the neighbors within a radius | [`radius_neighbors`] | [`radius_neighbors_stored`] |
 //! | the nearest neighbors, as tensors that stay on the device | [`neighbor_tensors()`] | |
 //! | the nearest neighbors from distances that arrive block by block | [`NearestSoFar`] | |
 //! | sums over features that arrive chunk by chunk, or are computed elsewhere | [`Partial`] | |
@@ -114,6 +115,7 @@ mod pairs;
 mod partial;
 mod partial_sums;
 mod precision;
+mod radius;
 mod results;
 mod search;
 pub(crate) mod selection;
@@ -121,6 +123,7 @@ mod so_far;
 mod stored;
 mod sums;
 mod tiles;
+mod within;
 
 use self::{job::Job, pairs::condensed_len};
 pub use self::{
@@ -131,10 +134,11 @@ pub use self::{
     packed::{ColumnPairs, PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
+    radius::{RadiusNeighbors, radius_neighbors},
     so_far::{NearestSoFar, Neighbors},
     stored::{
-        StoredDistances, StoredNeighbors, WrittenDistances, neighbors_stored, pairwise_stored,
-        write_pairwise_stored,
+        StoredDistances, StoredNeighbors, StoredRadiusNeighbors, WrittenDistances, neighbors_stored,
+        pairwise_stored, radius_neighbors_stored, write_pairwise_stored,
     },
     tiles::{write_condensed, write_pairwise},
 };
