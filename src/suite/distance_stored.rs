@@ -331,17 +331,17 @@ fn radius_within_any_budget(device: &Device) {
         let mut distances = of(widest).distances;
         assert_eq!(distances.len() as u64, n * others.unwrap_or(n - 1));
         distances.sort_by(f64::total_cmp);
-        for radius in [distances[distances.len() / 2], widest] {
-            let all = find(radius, &Run::default()).unwrap();
-            // The first error names the memory of the observations, the next that of boxes of one observation.
-            let (least, few, _) = raise(&|run| find(radius, run));
-            let few = few.unwrap();
-            assert!(few.stats.chunks > all.stats.chunks, "{metric} within {radius}");
-            for found in [&all, &few] {
-                assert_eq!(found.within, of(radius), "{metric} within {radius}");
-            }
-            assert_err!(find(radius, &told(|status| status.pass == 1).0.memory(least)), Error::Cancelled);
+        // The first error names the memory of the observations, the next that of boxes of one observation.
+        let (least, few, _) = raise(&|run| find(widest, run));
+        let (few, median) = (few.unwrap(), distances[distances.len() / 2]);
+        let all = find(widest, &Run::default()).unwrap();
+        assert!(few.stats.chunks > all.stats.chunks, "{metric}");
+        let some =
+            [find(median, &Run::default()), find(median, &Run::default().memory(least))].map(Result::unwrap);
+        for (radius, found) in [(widest, [all, few]), (median, some)] {
+            found.iter().for_each(|found| assert_eq!(found.within, of(radius), "{metric} within {radius}"));
         }
+        assert_err!(find(widest, &told(|status| status.pass == 1).0.memory(least)), Error::Cancelled);
         assert_err!(find(f64::NAN, &Run::default()), Error::Argument { name: "radius", .. });
     }
 }

@@ -154,7 +154,7 @@ fn the_least_that_is_named_is_enough() {
         "pairwise x.npy --out NEW.zarr --resume",
         "pairwise x.npy --out NEW.zarr --device cpu,cpu",
         "pairwise x.npy --out NEW.tsv --neighbors 4",
-        "pairwise x.npy --out NEW.zarr --radius 2000",
+        "pairwise x.npy --out NEW.zarr --radius 100",
         "svd x.npy --out NEW --center rows --left --right",
         "svd x.npy --out NEW --method exact --left",
         "svd x.npy --out NEW --method randomized --left --resume",

@@ -110,11 +110,12 @@ fn radius() {
     assert!(values.into_iter().map(f64::from_le_bytes).eq(rows.iter().map(|cells| number(&cells[3]))));
     assert_eq!(scratch.json("d.zarr/.zattrs")["radius"], radius);
     // Values of a similarity are at least the radius, which may be negative and infinite.
-    let record = of(".tsv", "--radius -inf --metric inner_product --with @distance/counts.npy");
+    let record = of(".tsv", "--radius=-inf --metric inner_product --with @distance/counts.npy");
     assert_eq!((&record["radius"], &record["pairs"]), (&"-inf".into(), &36.into()));
     // Nothing may be within.
-    assert_eq!(of(".zarr", "--radius 0")["pairs"], 0);
-    assert_eq!(of(".tsv", "--radius 0")["pairs"], 0);
+    for ending in [".zarr", ".tsv"] {
+        assert_eq!(of(ending, "--radius 1e9 --metric inner_product")["pairs"], 0);
+    }
     assert_eq!(scratch.text("d.tsv"), "observation\trank\tneighbor\tdistance\n");
 }
 

@@ -167,7 +167,6 @@ pairwise --out new/d.npy
 pairwise @distance/counts.npy --out new/d.tsv
     --radius -1 | --radius: -1: a number from 0 on, for euclidean
     --radius nan | --radius: NaN
-    --radius inf --memory 10K | budget, for the 30 neighbors within inf, of 10.0 KiB is too small
 svd --out new
     @distance/counts.npy -k 7 | -k: 7 components of a matrix of 6 x 9, which has at most 6
     @distance/counts.npy --memory 100 | at least
