@@ -263,7 +263,7 @@ def test_distances_in_tiles_where_no_worker_holds_them_all(many_samples, monkeyp
 
 def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
     path = shutil.copytree(many_samples, tmp_path / "written.zarr")
-    bands = _worker.bands_of_store((str(path), None, False, None), None, distance_options(missing="ignore"), 64, None, "cpu")
+    bands = _worker.bands_of_store((str(path), None, False, None, None), None, distance_options(missing="ignore"), 64, None, "cpu")
     other = pickle.loads(pickle.dumps(bands))
     np.testing.assert_array_equal(_worker.tiles_of_band(other, 1, 64)[1], _worker.tiles_of_band(bands, 1, 64)[1])
     # The second copy is unpickled after the store was written.
@@ -374,7 +374,7 @@ def test_a_store_that_a_worker_does_not_see_is_named(store, images, tmp_path):
 
 def test_a_band_is_read_again_elsewhere(store, tmp_path):
     path = shutil.copytree(store, tmp_path / "moved.zarr")
-    band = _worker.band((str(path), None, False, None), (0, 4096), None, genotype.pca_options(2, method="randomized"), None)
+    band = _worker.band((str(path), None, False, None, None), (0, 4096), None, genotype.pca_options(2, method="randomized"), None)
     x, pickled = np.ones((40, 1)), pickle.dumps(band)
     assert len(pickled) < 2000
     np.testing.assert_array_equal(pickle.loads(pickled).product(x).values, band.product(x).values)
@@ -388,7 +388,7 @@ def test_a_band_is_read_again_elsewhere(store, tmp_path):
 def test_genotypes_that_change_between_products_are_told(store, tmp_path):
     path = shutil.copytree(store, tmp_path / "written.zarr")
     options = genotype.pca_options(2, method="randomized")
-    bands = [_worker.band((str(path), None, False, None), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
+    bands = [_worker.band((str(path), None, False, None, None), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
     shape, svd = (9000, 40), options["svd"]
     iteration = _worker.Iteration(shape, 2, svd)
     x = _worker.next_vectors(iteration, [])

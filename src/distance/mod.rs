@@ -134,13 +134,14 @@ pub use self::{
     packed::{ColumnPairs, PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
-    radius::{RadiusNeighbors, radius_neighbors},
+    radius::radius_neighbors,
     so_far::{NearestSoFar, Neighbors},
     stored::{
         StoredDistances, StoredNeighbors, StoredRadiusNeighbors, WrittenDistances, neighbors_stored,
         pairwise_stored, radius_neighbors_stored, write_pairwise_stored,
     },
     tiles::{write_condensed, write_pairwise},
+    within::RadiusNeighbors,
 };
 pub use crate::kernels::finish_distance::Missing;
 use crate::{Element, Error, Needs, Result, Run, Tensor, linalg::Matrix};

@@ -1,15 +1,22 @@
 //! The pairs within a radius so far, from blocks of distances, and the lists of neighbors that they become.
 
-use std::sync::Arc;
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    ops::Range,
+    sync::Arc,
+};
 
 use rayon::{ThreadPool, prelude::*};
 
 use super::{
-    Metric, RadiusNeighbors,
-    job::{DistanceBlock, Measure},
+    Metric,
+    job::{DistanceBlock, Job, Measure},
     so_far::Neighbor,
 };
-use crate::{Budget, Error, Needs, Result, Run, extent::to_usize};
+#[cfg(feature = "zarr")]
+use crate::store::NewStore;
+use crate::{Budget, Element, Error, Needs, Result, Run, extent::to_usize};
 
 /// The number of distances whose marks fill a word.
 const WORD: usize = u64::BITS as usize;
@@ -22,6 +29,68 @@ const PAIRS: u64 = 64;
 
 /// The part of the host memory that pairs and results may take; the rest is for computing distances. Their number is known only at the end.
 const PART: u64 = 2;
+
+/// The neighbors of each observation within a radius, nearest first, and of equal distances the lower index first: a sparse matrix of
+/// compressed rows, as scipy's `csr_array`.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RadiusNeighbors {
+    /// (m + 1): the neighbors of observation i are those from `offsets[i]` to before `offsets[i + 1]`.
+    pub offsets: Vec<u64>,
+    /// The neighbors' indices, from 0.
+    pub indices: Vec<u64>,
+    /// The distance of each neighbor.
+    pub distances: Vec<f64>,
+}
+
+impl RadiusNeighbors {
+    /// Returns the indices of the neighbors of an observation, and their distances.
+    ///
+    /// # Panics
+    /// If there is no such observation.
+    pub fn row(&self, observation: usize) -> (&[u64], &[f64]) {
+        let range = self.range(observation);
+        (&self.indices[range.clone()], &self.distances[range])
+    }
+
+    fn range(&self, observation: usize) -> Range<usize> {
+        to_usize(self.offsets[observation])..to_usize(self.offsets[observation + 1])
+    }
+
+    /// Writes a table, as [`Neighbors::write_table`](super::Neighbors::write_table) does. An observation without neighbors has no line.
+    ///
+    /// # Errors
+    /// Fails as `to` does.
+    pub fn write_table<N: Display>(
+        &self,
+        to: &mut dyn Write,
+        observation: &str,
+        [name, neighbor]: [&dyn Fn(usize) -> N; 2],
+        text: impl Fn(f64) -> String,
+    ) -> io::Result<()> {
+        writeln!(to, "{observation}\trank\tneighbor\tdistance")?;
+        for row in 0..self.offsets.len() - 1 {
+            let (indices, distances) = self.row(row);
+            for (rank, (&index, &distance)) in (1..).zip(indices.iter().zip(distances)) {
+                let (name, neighbor) = (name(row), neighbor(to_usize(index)));
+                writeln!(to, "{name}\t{rank}\t{neighbor}\t{}", text(distance))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes three arrays of a store: `indptr`, the offsets in i64, along the axis `bounds`; and along the axis `pairs`, `neighbor`, the indices
+    /// in i64, and `distance` in f64.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    #[cfg(feature = "zarr")]
+    pub fn write_zarr(&self, store: &NewStore) -> Result<()> {
+        store.put_vector::<i64>("indptr", "bounds", bytemuck::cast_slice(&self.offsets))?;
+        store.put_vector::<i64>("neighbor", "pairs", bytemuck::cast_slice(&self.indices))?;
+        store.put_vector("distance", "pairs", &self.distances)
+    }
+}
 
 /// A pair of observations within the radius.
 #[derive(Clone, Copy)]
@@ -107,6 +176,16 @@ impl PairsWithin {
         Ok(())
     }
 
+    /// Takes the distances of all pairs.
+    ///
+    /// # Errors
+    /// As [`Job::each_block`].
+    pub(super) fn take_all<T: Element>(&mut self, job: &Job<'_, T>, run: &Run) -> Result<()> {
+        let side = job.measure.side(Needs::default(), &run.memory)?;
+        self.begin()?;
+        job.each_block(side, run, |block| self.take(block))
+    }
+
     /// Takes the distances of a block.
     pub(super) fn take(&mut self, block: &DistanceBlock) {
         let (sign, bound) = (self.sign, self.sign * self.radius);
@@ -125,7 +204,7 @@ impl PairsWithin {
                 let (row, column) = (block.rows.start + at / width, block.columns.start + at % width);
                 let is_own = self.is_self && row == column;
                 // Above the diagonal, distances are arbitrary.
-                if !is_own && !(self.is_lower && column > row) {
+                if !(is_own || self.is_lower && column > row) {
                     self.add(row, column, sign * block.distances[at]);
                 }
             }
