@@ -101,8 +101,8 @@ fn radius() {
     let whole = |values: Vec<[u8; 8]>| values.into_iter().map(u64::from_le_bytes).collect::<Vec<_>>();
     let (shape, axis, ends) = line("indptr");
     assert_eq!((shape, &*axis), (vec![7], "bounds"));
-    let lengths = whole(ends).windows(2).map(|ends| (ends[1] - ends[0]) as usize).collect::<Vec<_>>();
-    assert_eq!(lengths, (0..6).map(|row| near(row).len()).collect::<Vec<_>>());
+    let lengths: Vec<u64> = whole(ends).windows(2).map(|ends| ends[1] - ends[0]).collect();
+    assert_eq!(lengths, (0..6).map(|row| near(row).len() as u64).collect::<Vec<_>>());
     let (shape, axis, neighbors) = line("neighbor");
     assert_eq!((shape, &*axis), (vec![count as u64], "pairs"));
     assert!(whole(neighbors).into_iter().eq((0..6).flat_map(near).map(|column| column as u64)));
