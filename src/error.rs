@@ -62,7 +62,7 @@ pub enum Error {
         /// The memory that the budget applies to.
         memory: MemoryKind,
         /// The object that must fit, if it is not obvious to a caller.
-        what: Option<&'static str>,
+        what: Option<Cow<'static, str>>,
         /// The budget in bytes.
         budget: u64,
         /// The minimum budget in bytes.
@@ -311,7 +311,7 @@ impl fmt::Display for Error {
             }
             Self::Budget { memory, what, budget, minimum, given } => {
                 let default = if *given { "" } else { "default " };
-                let what = what.map_or_else(String::new, |what| format!(", for {what},"));
+                let what = what.as_ref().map_or_else(String::new, |what| format!(", for {what},"));
                 write!(
                     f,
                     "the {default}{memory} budget{what} of {budget} bytes is too small: this work needs at least {minimum} bytes"

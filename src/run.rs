@@ -161,6 +161,20 @@ impl Budget {
         Self { host: self.host.map(|bytes| bytes / count), held, members, ..*self }
     }
 
+    /// Converts an error of a part that [`shared_by`](Self::shared_by) made: it names the memory of all parts together.
+    pub(crate) fn error_of_part(&self, count: u64, error: Error) -> Error {
+        match error {
+            Error::Budget { memory: memory @ MemoryKind::Host, what, minimum, given, .. } => Error::Budget {
+                memory,
+                what,
+                budget: self.host_bytes(),
+                minimum: minimum.saturating_mul(count),
+                given,
+            },
+            error => error,
+        }
+    }
+
     /// Returns the bytes that are not [held](Self::fit); no device bytes if the device shares the host's memory.
     pub fn left(&self, device: &Device) -> Needs {
         let own = if device.shares_host_memory() { 0 } else { self.device_bytes(device.info()) };
@@ -207,6 +221,17 @@ pub struct Run {
     pub progress: Progress,
     /// Limits the call's memory.
     pub memory: Budget,
+}
+
+impl Run {
+    /// Calls `work` with one of `count` equal parts of the host memory.
+    ///
+    /// # Errors
+    /// Those of `work`; of budgets for the memory of all parts together.
+    pub(crate) fn with_part<T>(&self, count: u64, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+        let part = Self { memory: self.memory.shared_by(count), ..self.clone() };
+        work(&part).map_err(|error| self.memory.error_of_part(count, error))
+    }
 }
 
 crate::setters! {

@@ -62,6 +62,7 @@ impl From<Error> for Failure {
             Error::Argument { name, why, .. } => match *name {
                 "components" => format!("-k: {why}"),
                 "k" => format!("--neighbors: {why}"),
+                "radius" => format!("--radius: {why}"),
                 "oversamples" => format!("--oversamples: {why}"),
                 "max_passes" => format!("--max-passes: {why}"),
                 "threads" => format!("--threads: {why}"),
@@ -81,7 +82,7 @@ impl From<Error> for Failure {
                 let default = if *given { String::new() } else { format!(", by default {share},") };
                 let (budget, least) = (text::bytes(*budget), text::bytes(*minimum));
                 let need = format!("this needs at least {least} ({flag} {minimum})");
-                let what = what.map_or_else(String::new, |what| format!(", for {what},"));
+                let what = what.as_ref().map_or_else(String::new, |what| format!(", for {what},"));
                 format!("the {memory} budget{what} of {budget}{default} is too small: {need}")
             }
             Error::NoF64 { device, .. } => {

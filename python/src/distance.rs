@@ -5,8 +5,8 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 use teatime::{
     Device, Element, Error, bytemuck,
     distance::{
-        Metric, Missing, Neighbors, Options as OfDistances, Partial, PartialSums, neighbors_stored,
-        pairwise_stored,
+        Metric, Missing, Neighbors, Options as OfDistances, Partial, PartialSums, RadiusNeighbors,
+        neighbors_stored, pairwise_stored, radius_neighbors_stored,
     },
 };
 use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, SampleMetric};
@@ -172,6 +172,49 @@ pub(crate) fn stored_neighbors<'py>(
         neighbors_stored(&x.array, y, k, metric, &options, device, run)
     })?;
     nearest(py, neighbors.nearest)
+}
+
+/// The offsets of the neighbors of each observation, their indices and their distances.
+type Within<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<f64>>);
+
+fn within<'py>(py: Python<'py>, neighbors: RadiusNeighbors) -> Within<'py> {
+    let RadiusNeighbors { offsets, indices, distances, .. } = neighbors;
+    (offsets.into_pyarray(py), indices.into_pyarray(py), distances.into_pyarray(py))
+}
+
+/// Returns the observations of x, or of y, which has the same type, within a radius of each observation of x.
+#[pyfunction]
+pub(crate) fn radius_neighbors<'py>(
+    py: Python<'py>,
+    x: Array<'py>,
+    y: Option<Bound<'py, PyAny>>,
+    radius: f64,
+    options: Options,
+    run: RunOptions,
+) -> PyResult<Within<'py>> {
+    let (device, metric, options) = options.on_device(py, &run)?;
+    let neighbors = with_operands!(py, &device, run, [x, y], |x, y, run| {
+        teatime::distance::radius_neighbors(&x, y.as_deref(), radius, metric, &options, run)
+    })?;
+    Ok(within(py, neighbors))
+}
+
+/// Does the same as [`radius_neighbors`] for stored arrays.
+#[pyfunction]
+pub(crate) fn stored_radius_neighbors<'py>(
+    py: Python<'py>,
+    x: &StoredArray,
+    y: Option<&StoredArray>,
+    radius: f64,
+    options: Options,
+    run: RunOptions,
+) -> PyResult<Within<'py>> {
+    let (device, metric, options) = options.on_device(py, &run)?;
+    let y = y.map(|y| &y.array);
+    let neighbors = call_on(py, &device, run, |device, run| {
+        radius_neighbors_stored(&x.array, y, radius, metric, &options, device, run)
+    })?;
+    Ok(within(py, neighbors.within))
 }
 
 /// Extracts another operand, which has to have the first one's type.

@@ -10,6 +10,7 @@ use pyo3::{
 use teatime::{
     ChunkedArray, Error, MissingChunk, Result,
     store::{local_path, open_storage},
+    stream::Selection,
 };
 use teatime_genotype::{
     Cohort, CohortPart, GenotypeStore, Genotypes as OfSamples, GrmMethod, GrmOptions, Method, MissingCalls,
@@ -127,9 +128,21 @@ impl Genotypes {
         Ok(Self { genotypes: genotypes.haplotypes().map_err(exception)?, samples, source })
     }
 
-    /// Selects the variants in these ranges.
+    /// Selects some of the selected variants, by their indices among these: ranges in ascending order.
     fn select(&self, rows: Vec<(u64, u64)>) -> PyResult<Self> {
-        self.changed(|genotypes| genotypes.select(rows.into_iter().map(range)))
+        self.changed(|genotypes| {
+            let rows = rows.into_iter().map(range);
+            let rows = Selection::new("Genotypes.select", "rows", rows, genotypes.variants())?;
+            let among = Selection::new("Genotypes.select", "rows", genotypes.selected(), u64::MAX)?;
+            let places: Vec<_> = rows.ranges().flat_map(|numbers| among.places(numbers)).collect();
+            genotypes.select(places)
+        })
+    }
+
+    /// The ranges of the selected variants.
+    #[getter]
+    fn selected(&self) -> Vec<(u64, u64)> {
+        self.genotypes.selected().map(|rows| (rows.start, rows.end)).collect()
     }
 
     /// Takes the number of copies of one allele as dosage.

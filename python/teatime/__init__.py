@@ -11,6 +11,7 @@ names another default. They release the interpreter's lock.
 :func:`pca`               principal components of observations
 :func:`pairwise_distance` distances in 17 metrics, as scipy's ``cdist`` and ``pdist``; also of arrays in files
 :func:`neighbors`         the nearest of each observation, as scikit-learn's ``NearestNeighbors``
+:func:`radius_neighbors`  those within a radius of each observation
 :func:`gaussian_filter`   as :func:`scipy.ndimage.gaussian_filter`; :func:`gaussian_laplace`, :func:`gaussian_gradient_magnitude`
 :func:`denoise_tv_chambolle` as :func:`skimage.restoration.denoise_tv_chambolle`
 :func:`write_gaussian_filter` and :func:`write_denoise_tv_chambolle`, from the file of one array to that of another
@@ -30,7 +31,7 @@ from ._adapter import adapter, sync
 from ._bits import pack, unpack
 from ._cuda import CudaArray, to_cuda
 from ._device import Device, devices
-from ._distance import Neighbors, neighbors, pairwise_distance
+from ._distance import Neighbors, RadiusNeighbors, neighbors, pairwise_distance, radius_neighbors
 from ._filter import denoise_tv_chambolle, gaussian_filter, gaussian_gradient_magnitude, gaussian_laplace
 from ._linalg import PCA, SVD, pca, svd, truncated_svd
 from ._overlap import Mapped, map_overlap
@@ -46,6 +47,7 @@ __all__ = [
     "Device",
     "Mapped",
     "Neighbors",
+    "RadiusNeighbors",
     "Timeline",
     "__version__",
     "adapter",
@@ -60,6 +62,7 @@ __all__ = [
     "pack",
     "pairwise_distance",
     "pca",
+    "radius_neighbors",
     "svd",
     "sync",
     "to_cuda",

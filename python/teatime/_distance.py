@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _teatime
-from ._arrays import as_array, c_order, either_order, float_type, folder, host_array, is_path, of_one_type, text_options, whole
+from ._arrays import as_array, c_order, either_order, float_type, folder, host_array, is_path, of_one_type, on_host, text_options, whole
 from ._cuda import as_given, device_of, given_array
 from ._device import Device, check_narrow, opened_device, run_options
 from ._teatime import CudaArray, StoredArray
@@ -20,6 +21,44 @@ class Neighbors(NamedTuple):
 
     indices: Any
     distances: Any
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusNeighbors:
+    """The observations within a radius of each, nearest first, and of equal distances the one with the lower index.
+
+    Those of observation ``i`` are from ``indptr[i]`` to before ``indptr[i + 1]`` of ``indices`` and ``distances``, as in SciPy's CSR matrices.
+    ``shape`` is that of a matrix of all distances.
+    """
+
+    indices: Any
+    distances: Any
+    indptr: Any
+    shape: tuple[int, int]
+
+    def split(self) -> Neighbors:
+        """Arrays on the host of an array for each observation, as scikit-learn's ``radius_neighbors`` gives, with the indices first."""
+        parts = Neighbors(np.empty(self.shape[0], object), np.empty(self.shape[0], object))
+        indices, distances, ends = self._on_host()
+        for i, (start, end) in enumerate(zip(ends[:-1], ends[1:])):
+            parts.indices[i], parts.distances[i] = indices[start:end], distances[start:end]
+        return parts
+
+    def _on_host(self) -> list[NDArray[Any]]:
+        return [on_host(a, "neighbors", "") for a in (self.indices, self.distances, self.indptr)]
+
+    def to_scipy(self, mode: str = "distance") -> Any:
+        """A ``scipy.sparse.csr_matrix`` on the host, as scikit-learn's ``radius_neighbors_graph`` gives.
+
+        It has the distances, or ones with ``mode="connectivity"``. Rows are in the order of distances, as estimators with
+        ``metric="precomputed"`` want them; the matrix's ``sort_indices`` orders them by index.
+        """
+        from scipy.sparse import csr_matrix
+
+        if mode not in ("distance", "connectivity"):
+            raise ValueError(f"`mode` is distance or connectivity, not {mode!r}")
+        indices, distances, indptr = self._on_host()
+        return csr_matrix((distances if mode == "distance" else np.ones_like(distances), indices, indptr), self.shape)
 
 
 def distance_options(
@@ -183,7 +222,8 @@ def neighbors(
     Returns
     -------
     Neighbors
-        ``indices`` (m, n_neighbors), int64, and ``distances`` of the same shape, of the type that :func:`pairwise_distance` gives.
+        ``indices`` (m, n_neighbors), int64, and ``distances`` of the same shape, of the type that :func:`pairwise_distance` gives. Of an
+        array in a GPU's memory both are there too, indices as int32.
 
     Examples
     --------
@@ -197,17 +237,88 @@ def neighbors(
     >>> found.distances[3]
     array([4., 6.])
     """
-    k = whole(n_neighbors, "n_neighbors")
-    card, stored = None, stored_operands(x, y, storage_options)
+    options = {"metric": metric, "p": p, "missing": missing, "negative": negative, "narrow": narrow}
+    found, _ = _near("neighbors", whole(n_neighbors, "n_neighbors"), (x, y, storage_options), options, (device, progress, memory))
+    return Neighbors(*found)
+
+
+def radius_neighbors(
+    x: ArrayLike | str | os.PathLike[str], radius: float = 1.0, y: ArrayLike | str | os.PathLike[str] | None = None,
+    metric: str = "euclidean", *, p: float = 2.0, missing: str = "propagate", negative: bool = False, narrow: bool | None = None,
+    device: Device | str | None = None, progress: Any = None, memory: int | str | None = None, storage_options: dict[str, Any] | None = None,
+) -> RadiusNeighbors:
+    """The other observations of ``x``, or those of ``y``, that are within a radius of each of ``x``, without a matrix of all distances.
+
+    They are those of scikit-learn's ``NearestNeighbors(algorithm="brute").radius_neighbors``, at a distance of ``radius`` or less.
+    ``inner_product`` is a similarity, so that they are those of values of ``radius`` or more. Distances that are NaN are within no radius.
+
+    Parameters
+    ----------
+    x, y, metric, p, missing, negative, narrow, device, progress, storage_options
+        As in :func:`neighbors`.
+    radius
+        From 0 on; of ``inner_product`` and ``kl_divergence`` any number. Of an infinite one all are within but those at a distance of NaN.
+        Distances are compared in float64, before they are rounded to the type of the result.
+    memory
+        As in :func:`neighbors`. The neighbors may take half of it, at 32 to 36 bytes each: MemoryError where they do not fit, which names
+        their number.
+
+    Returns
+    -------
+    RadiusNeighbors
+        ``indices``, int64, ``distances``, of the type that :func:`pairwise_distance` gives, and ``indptr``, int64. Methods give scikit-learn's
+        arrays of arrays and SciPy's matrix. Of an array in a GPU's memory all three are there too, whole numbers as int32.
+
+    Examples
+    --------
+    >>> import teatime
+    >>> found = teatime.radius_neighbors([[0], [1], [3], [7]], 3)
+    >>> found.indptr, found.indices
+    (array([0, 2, 4, 6, 6]), array([1, 2, 0, 2, 1, 0]))
+    >>> found.split().distances[1]
+    array([1., 2.])
+    >>> found.to_scipy().toarray()
+    array([[0., 1., 3., 0.],
+           [1., 0., 2., 0.],
+           [3., 2., 0., 0.],
+           [0., 0., 0., 0.]])
+    """
+    options = {"metric": metric, "p": p, "missing": missing, "negative": negative, "narrow": narrow}
+    (indptr, indices, distances), shape = _near(
+        "radius_neighbors", float(radius), (x, y, storage_options), options, (device, progress, memory)
+    )
+    return RadiusNeighbors(indices, distances, indptr, shape)
+
+
+def _near(
+    function: str, wanted: float, operands_of: tuple[Any, Any, Any], options: dict[str, Any], run: tuple[Any, Any, Any]
+) -> tuple[list[Any], tuple[int, int]]:
+    """What a compiled function finds, or that for stored arrays: whole numbers, then distances, where ``x`` is; and the numbers of observations."""
+    x, y, storage_options = operands_of
+    device, progress, memory = run
+    card, columns, stored = None, False, stored_operands(x, y, storage_options)
+    a: Any
+    b: Any
     if stored is not None:
-        options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
-        indices, distances = _teatime.stored_neighbors(*stored[:2], k, options, run_options(device, progress, memory))
-        out = stored[2]
+        a, b, out = stored
+        function = f"stored_{function}"
     else:
-        a, b, columns, out = operands(x, y, narrow, device)
+        a, b, columns, out = operands(x, y, options["narrow"], device)
         device = device_of(device, x=a, y=b)
         card = a.device if isinstance(a, CudaArray) else None
-        options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns, narrow=narrow)
-        indices, distances = _teatime.neighbors(a, b, k, options, run_options(device, progress, memory))
-    found = indices.view(np.int64), distances.astype(out, copy=False)
-    return Neighbors(*found) if card is None else Neighbors(*(as_given(part, x, card) for part in found))
+    options = distance_options(columns=columns, **options)
+    *numbers, distances = getattr(_teatime, function)(a, b, wanted, options, run_options(device, progress, memory))
+    found = [*(number.view(np.int64) for number in numbers), distances.astype(out, copy=False)]
+    if card is not None:
+        found = [as_given(_narrowed(part), x, card) for part in found]
+    axis = int(columns)
+    return found, (a.shape[axis], (a if b is None else b).shape[axis])
+
+
+def _narrowed(part: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers as int32, since arrays in a GPU's memory are not of int64."""
+    if part.dtype != np.int64:
+        return part
+    if part.max(initial=0) > np.iinfo(np.int32).max:
+        raise ValueError("more neighbors than int32 can count: hand over arrays on the host")
+    return part.astype(np.int32)

@@ -121,7 +121,8 @@ class Source:
 
     #: (variants, samples)
     shape: tuple[int, int]
-    #: A store's path, its array, whether absent chunks are filled, and its options; or an array without variants.
+    #: A store's path, its array, whether absent chunks are filled, its options, and the ranges of its chosen variants, if there is a choice;
+    #: or an array without variants.
     like: Any
     #: The range of variants of each task, and its block if there is no store.
     ranges: list[tuple[int, int]]
@@ -133,24 +134,28 @@ class Source:
 
     @classmethod
     def open(
-        cls, genotypes: Any, array: str | None, fill: bool, storage_options: dict[str, Any] | None, rows_per_task: int | None,
-        pair_bytes: int = 4, name: str = "genotypes",
+        cls, genotypes: Any, array: str | None, fill: bool, storage_options: dict[str, Any] | None, chosen: tuple[Any, int | None],
+        rows_per_task: int | None, pair_bytes: int = 4, name: str = "genotypes",
     ) -> Source:
-        """``pair_bytes`` is what a task of a store gives for each two samples."""
+        """``chosen`` are the contigs of a store, and the number of autosomes. ``pair_bytes`` is what a task of a store gives for each two
+        samples."""
         if isinstance(genotypes, Genotypes):
             raise TypeError(f"`{name}` is a store that is open here: hand over its path, which each task opens")
         if not isinstance(genotypes, (str, os.PathLike)):
-            if array is not None or fill or storage_options is not None:
-                raise TypeError("`array`, `fill` and `storage_options` are for the path of a store")
+            if fill or any(given is not None for given in (array, storage_options, *chosen)):
+                raise TypeError("`array`, `fill`, `storage_options`, `contigs` and `n_autosomes` are for the path of a store")
             return cls._blocks_of(genotypes, rows_per_task)
-        path = folder(genotypes)
-        opened = open_store(path, array, fill=fill, storage_options=storage_options)
+        path, (contigs, n_autosomes) = folder(genotypes), chosen
+        options: dict[str, Any] = {"fill": fill, "storage_options": storage_options}
+        opened = open_store(path, array, contigs=contigs, n_autosomes=n_autosomes, **options)
         samples, variants = opened.samples, opened.variants
         if variants == 0 or samples == 0:
             raise ValueError(f"{path}: {variants} variants of {samples} samples")
         rows = _rows(rows_per_task, samples * opened.ploidy, samples, pair_bytes)
         ranges = opened.part_ranges(max(1, -(-variants // rows)))
-        return cls((variants, samples), (path, array, fill, storage_options), ranges, None, stamp(path), opened.names)
+        # Tasks do not read the names of contigs again.
+        rows = None if contigs is None else opened.selected
+        return cls((variants, samples), (path, array, fill, storage_options, rows), ranges, None, stamp(path), opened.names)
 
     @classmethod
     def _blocks_of(cls, genotypes: Any, rows_per_task: int | None) -> Source:

@@ -25,8 +25,8 @@ from ._linalg import warn_unconverged
 from ._teatime import Genotypes
 
 _T = TypeVar("_T")
-#: A store: its path, the array in it, and whether absent chunks have the fill value.
-Place = tuple[str, Union[str, None], bool]
+#: A store: its path, the array in it, whether absent chunks have the fill value, its options, and the ranges of its variants, if not all.
+Place = tuple[str, Union[str, None], bool, Union[dict[str, Any], None], Union[list[tuple[int, int]], None]]
 
 
 def device(name: str | None) -> Device:
@@ -69,10 +69,10 @@ def _genotypes(source: Any, ploidy: int | None, name: str, first: int = 0, varia
     """Genotypes of a store, or of a block: as those from ``first`` on of so many variants."""
     if not isinstance(source, tuple):
         return genotypes_of(on_host(source, "genotypes", name), ploidy, name, first=first, variants=variants)
-    path, array, fill, storage_options = source
+    path, array, fill, storage_options, rows = source
     with seen_here():
         opened = open_store(path, array, fill=fill, storage_options=storage_options)
-    return genotypes_of(opened, ploidy, name)
+    return genotypes_of(opened if rows is None else opened.select(rows), ploidy, name)
 
 
 def part(source: Any, rows: tuple[int, int], variants: int, ploidy: int | None, options: dict[str, Any], name: str | None) -> Any:

@@ -143,7 +143,7 @@ class Variants:
         if isinstance(source, (str, os.PathLike)):
             path = os.fspath(source)
             rows = rows or (0, open_store(path, storage_options=storage_options).variants)
-            source = (path, None, fill, storage_options)
+            source = (path, None, fill, storage_options, None)
         elif fill or storage_options is not None:
             raise TypeError("`fill` and `storage_options` are for the path of a store")
         else:

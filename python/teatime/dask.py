@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 import os
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -50,8 +51,8 @@ def pca(
     genotypes: Any, n_components: int = 10, *, scaler: str | None = "patterson", ploidy: int | None = None, method: str = "auto",
     min_maf: float = 0.0, max_missing: float = 1.0, n_iter: int | None = None, n_oversamples: int | None = None, tol: float = 1e-4,
     random_state: int = 0, signs: str = "stable", array: str | None = None, fill: bool = False,
-    storage_options: dict[str, Any] | None = None, rows_per_task: int | None = None, device: str | None = None,
-    resources: dict[str, float] | None = None, compute: bool = False,
+    storage_options: dict[str, Any] | None = None, contigs: str | Iterable[str] | None = None, n_autosomes: int | None = None,
+    rows_per_task: int | None = None, device: str | None = None, resources: dict[str, float] | None = None, compute: bool = False,
 ) -> PCA[Any]:
     """Principal components of the samples, as :func:`teatime.genotype.pca`.
 
@@ -76,6 +77,8 @@ def pca(
     storage_options
         Of a store that is a URL: as in :func:`teatime.genotype.open_store`. They are part of the tasks: leave secrets to the environment of
         the workers.
+    contigs, n_autosomes
+        Of a store: as in :func:`teatime.genotype.open_store`. All tasks take the variants that were chosen when this was called.
     rows_per_task
         Variants of a task. None: of an array, about its chunks; of a store, 96 MiB of genotypes, or more for many samples.
     device
@@ -109,7 +112,7 @@ def pca(
     _teatime.check(options)
     device = device_name(device)
     with annotated(resources, compute):
-        source = Source.open(genotypes, array, fill, storage_options, rows_per_task)
+        source = Source.open(genotypes, array, fill, storage_options, (contigs, n_autosomes), rows_per_task)
         variants, samples = source.shape
         k = options["n_components"]
         if k > min(variants, samples):
@@ -218,7 +221,8 @@ def svd_compressed(
 def grm(
     genotypes: Any, method: str = "gcta", *, missing: str = "pairwise", ploidy: int | None = None, min_maf: float = 0.0,
     max_missing: float = 1.0, array: str | None = None, fill: bool = False, storage_options: dict[str, Any] | None = None,
-    rows_per_task: int | None = None, device: str | None = None, resources: dict[str, float] | None = None, compute: bool = False,
+    contigs: str | Iterable[str] | None = None, n_autosomes: int | None = None, rows_per_task: int | None = None, device: str | None = None,
+    resources: dict[str, float] | None = None, compute: bool = False,
 ) -> GRM[Any]:
     """The genomic relationship matrix of the samples, as :func:`teatime.genotype.grm`.
 
@@ -229,7 +233,7 @@ def grm(
     ----------
     method, missing, ploidy, min_maf, max_missing
         As there.
-    genotypes, array, fill, storage_options, rows_per_task, device, resources, compute
+    genotypes, array, fill, storage_options, contigs, n_autosomes, rows_per_task, device, resources, compute
         As in :func:`pca`.
 
     Examples
@@ -242,7 +246,7 @@ def grm(
     _teatime.check(options)
     device = device_name(device)
     with annotated(resources, compute):
-        source = Source.open(genotypes, array, fill, storage_options, rows_per_task)
+        source = Source.open(genotypes, array, fill, storage_options, (contigs, n_autosomes), rows_per_task)
         pairwise = missing == "pairwise"
         source.check_pairs(8 if pairwise else 4, "take fewer samples")
         variants, samples = source.shape
@@ -260,7 +264,8 @@ def pairwise_distance(
     x: Any, metric: str = "euclidean", split_every: int | None = None, target: str | None = None, device: str | None = None, *,
     y: Any = None, p: float = 2.0, missing: str | None = None, negative: bool = False, condensed: bool = False, narrow: bool | None = None,
     ploidy: int | None = None, array: str | None = None, fill: bool = False, storage_options: dict[str, Any] | None = None,
-    rows_per_task: int | None = None, samples_per_task: int | None = None, resources: dict[str, float] | None = None, compute: bool = False,
+    contigs: str | Iterable[str] | None = None, n_autosomes: int | None = None, rows_per_task: int | None = None,
+    samples_per_task: int | None = None, resources: dict[str, float] | None = None, compute: bool = False,
 ) -> Any:
     """Distances of observations from one another, or from those of ``y``, as :func:`teatime.pairwise_distance`, with the arguments of
     sgkit's too.
@@ -291,7 +296,7 @@ def pairwise_distance(
         As in :func:`teatime.pairwise_distance`.
     missing
         As there. None: ``"propagate"`` of an array, as there; ``"rescale"`` of a store, as in :func:`teatime.genotype.distances`.
-    ploidy, array, fill, storage_options, rows_per_task
+    ploidy, array, fill, storage_options, contigs, n_autosomes, rows_per_task
         Of a store, as in :func:`pca`.
     samples_per_task
         Of a store, for the metrics that are named above: tasks of so many samples, rounded down to a multiple of 64, and all variants give
@@ -334,7 +339,8 @@ def pairwise_distance(
             raise NotImplementedError(f"{metric} of a store: its distances are not symmetric")
         with annotated(resources, compute):
             pair_bytes = 4 * _TERMS.get(options["metric"], 3)
-            source = Source.open(x, array, fill, storage_options, rows_per_task, pair_bytes, "x")
+            chosen = contigs, n_autosomes
+            source = Source.open(x, array, fill, storage_options, chosen, rows_per_task, pair_bytes, "x")
             held, most = source.pair_memory(pair_bytes)
             in_tiles = options["metric"] in _worker.OF_DOSAGES
             if samples_per_task is not None or (held > most and in_tiles):
@@ -346,8 +352,11 @@ def pairwise_distance(
             whole = tree(source.tasks(_worker.sums_of_store, "pair-sums", ploidy, options, name), "merge-distances")
             square = array_of(finish(whole, np.dtype("f8")), source.shape[1], source.shape[1])
             return finished(_condensed(square) if condensed else square, compute)
-    if fill or any(given is not None for given in (ploidy, array, storage_options, rows_per_task, samples_per_task)):
-        raise TypeError("`ploidy`, `array`, `fill`, `storage_options`, `rows_per_task` and `samples_per_task` are for the path of a store")
+    if fill or any(given is not None for given in (ploidy, array, storage_options, contigs, n_autosomes, rows_per_task, samples_per_task)):
+        raise TypeError(
+            "`ploidy`, `array`, `fill`, `storage_options`, `contigs`, `n_autosomes`, `rows_per_task` and `samples_per_task` are for the path "
+            "of a store"
+        )
     x, y = _observations(x, "x"), None if y is None else _observations(y, "y")
     if y is not None and y.shape[1] != x.shape[1]:
         raise ValueError(f"`x` has {x.shape[1]} features, `y` {y.shape[1]}")

@@ -68,6 +68,22 @@ def test_results_are_where_arguments_are(name, card):
     np.testing.assert_array_equal(given.get(), x)
 
 
+def test_neighbors_are_where_arguments_are(card):
+    x = _values("f4", (9, 12))
+    on, within = teatime.to_cuda(x), teatime.radius_neighbors(x, 4.5, device=card)
+    found = teatime.radius_neighbors(_Lent(on), 4.5)
+    assert found.shape == (9, 9) and 0 < len(within.indices) < 72
+    pairs = [(getattr(found, name), getattr(within, name)) for name in ("indptr", "indices", "distances")]
+    for part, expected in [*pairs, *zip(teatime.neighbors(on, 3, on, "cityblock"), teatime.neighbors(x, 3, x, "cityblock", device=card))]:
+        assert isinstance(part, teatime.CudaArray) and part.shape == expected.shape
+        assert part.dtype == (expected.dtype if expected.dtype == "f4" else "i4")
+        np.testing.assert_array_equal(part.get(), expected)
+    for part, expected in zip(found.split(), within.split()):
+        assert all(map(np.array_equal, part, expected))
+    scipy = pytest.importorskip("scipy")
+    assert isinstance(found.to_scipy(), scipy.sparse.csr_matrix) and not (found.to_scipy() != within.to_scipy()).nnz
+
+
 def test_arrays_come_and_go(card):
     before = card.allocated
     for dtype in TYPES:

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import calls, dosages, write
+from conftest import bed, calls, dosages, write
 
 import teatime
 from teatime import blocks, genotype
@@ -43,6 +43,40 @@ def test_dosages_and_stores(genotypes, store):
         np.testing.assert_array_equal(td.pca(source, 4, rows_per_task=rows, compute=True).scores, want.scores)
     for source, method in ((x, "gcta"), (x, "vanraden1"), (store, "gcta")):
         np.testing.assert_array_equal(td.grm(source, method, compute=True).matrix, genotype.grm(genotypes, method, device="cpu").matrix)
+
+
+def test_contigs_of_a_store(rng, tmp_path):
+    """Every task takes the variants of the contigs, however these lie among the variants of tasks."""
+    d = dosages(calls(rng, 20_000, 70))
+    contigs = np.repeat(["1", "X", "2", "chr3"], 5000)
+    contigs[[30, 9000, 15_000]] = "Y"
+    store = bed(tmp_path / "all.bed", d, [(contig, 10 * (i + 1), "A", "C") for i, contig in enumerate(contigs)])
+    for chosen, count in (({"contigs": "autosomes"}, 14_998), ({"contigs": ["Y", "X"]}, 5002), ({"contigs": "3", "n_autosomes": 2}, 9998)):
+        opened = genotype.open_store(store, **chosen)
+        assert opened.variants == count
+        tasks = {"rows_per_task": 4096, "compute": True, **chosen}
+        want = genotype.pca(opened, 4, method="exact", device="cpu")
+        found = td.pca(store, 4, method="exact", **tasks)
+        np.testing.assert_array_equal(found.scores, want.scores)
+        assert found.counts == want.counts and found.names == opened.names
+        found = td.pca(store, 4, method="randomized", tol=1e-9, **tasks)
+        np.testing.assert_allclose(found.singular_values, want.singular_values, rtol=1e-6)
+        assert found.counts == want.counts
+        np.testing.assert_array_equal(td.grm(store, **tasks).matrix, genotype.grm(opened, device="cpu").matrix)
+        for metric in ("cityblock", "canberra"):
+            np.testing.assert_allclose(td.pairwise_distance(store, metric, **tasks), genotype.distances(opened, metric).matrix, rtol=1e-5)
+        tiles = td.pairwise_distance(store, "cityblock", samples_per_task=64, **tasks)
+        np.testing.assert_array_equal(tiles, genotype.distances(opened, "cityblock").matrix)
+    keys = {td.grm(store, contigs=contigs).matrix.name for contigs in (None, "1", "2", "chr1")}
+    assert len(keys) == 3
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        td.grm(store, contigs="1,7", rows_per_task=4096, compute=True)
+    assert [str(warning.message) for warning in told] == ["teatime: no variant is on 7"]
+    for refused, words in (({"contigs": "9"}, "no variant is on such a contig"), ({"n_autosomes": 3}, "`n_autosomes`")):
+        for function in (functools.partial(td.pca, n_components=2), td.grm, td.pairwise_distance):
+            with pytest.raises(ValueError, match=words):
+                function(store, **refused)
 
 
 def test_stores_in_zip_archives(rng, tmp_path):
@@ -229,7 +263,7 @@ def test_distances_in_tiles_where_no_worker_holds_them_all(many_samples, monkeyp
 
 def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
     path = shutil.copytree(many_samples, tmp_path / "written.zarr")
-    bands = _worker.bands_of_store((str(path), None, False, None), None, distance_options(missing="ignore"), 64, None, "cpu")
+    bands = _worker.bands_of_store((str(path), None, False, None, None), None, distance_options(missing="ignore"), 64, None, "cpu")
     other = pickle.loads(pickle.dumps(bands))
     np.testing.assert_array_equal(_worker.tiles_of_band(other, 1, 64)[1], _worker.tiles_of_band(bands, 1, 64)[1])
     # The second copy is unpickled after the store was written.
@@ -340,7 +374,7 @@ def test_a_store_that_a_worker_does_not_see_is_named(store, images, tmp_path):
 
 def test_a_band_is_read_again_elsewhere(store, tmp_path):
     path = shutil.copytree(store, tmp_path / "moved.zarr")
-    band = _worker.band((str(path), None, False, None), (0, 4096), None, genotype.pca_options(2, method="randomized"), None)
+    band = _worker.band((str(path), None, False, None, None), (0, 4096), None, genotype.pca_options(2, method="randomized"), None)
     x, pickled = np.ones((40, 1)), pickle.dumps(band)
     assert len(pickled) < 2000
     np.testing.assert_array_equal(pickle.loads(pickled).product(x).values, band.product(x).values)
@@ -354,7 +388,7 @@ def test_a_band_is_read_again_elsewhere(store, tmp_path):
 def test_genotypes_that_change_between_products_are_told(store, tmp_path):
     path = shutil.copytree(store, tmp_path / "written.zarr")
     options = genotype.pca_options(2, method="randomized")
-    bands = [_worker.band((str(path), None, False, None), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
+    bands = [_worker.band((str(path), None, False, None, None), rows, None, options, None) for rows in ((0, 4096), (4096, 9000))]
     shape, svd = (9000, 40), options["svd"]
     iteration = _worker.Iteration(shape, 2, svd)
     x = _worker.next_vectors(iteration, [])

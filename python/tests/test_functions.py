@@ -127,6 +127,61 @@ def test_neighbors(rng):
         teatime.neighbors(x, storage_options={})
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev", "cosine", "canberra", "braycurtis", "minkowski", "sqeuclidean"])
+def test_radius_neighbors(rng, metric):
+    neighbors = pytest.importorskip("sklearn.neighbors")
+    x, y = rng.random((60, 7)), rng.integers(0, 3, (50, 7)).astype("u1")
+    peer = neighbors.NearestNeighbors(algorithm="brute", metric=metric)
+    for of_y, among in ((None, x), (y, y.astype("f8"))):
+        fitted, query = peer.fit(among), None if of_y is None else x
+        distances = np.sort(np.concatenate(fitted.radius_neighbors(query, 1e9, sort_results=True)[0]))
+        for radius in (0, distances[len(distances) // 5] * (1 + 1e-9), distances[-3] * (1 - 1e-9), np.inf):
+            found = teatime.radius_neighbors(x, radius, of_y, metric, device="cpu")
+            want = fitted.radius_neighbors(query, radius, sort_results=True)
+            assert found.indices.dtype == found.indptr.dtype == np.int64 and found.distances.dtype == np.float64
+            split = found.split()
+            for i in range(60):
+                order = np.lexsort((want[1][i], want[0][i].round(12)))
+                np.testing.assert_allclose(split.distances[i], want[0][i][order], rtol=1e-9, atol=1e-12)
+                order = np.lexsort((split.indices[i], split.distances[i].round(12))), order
+                np.testing.assert_array_equal(split.indices[i][order[0]], want[1][i][order[1]])
+            graph = found.to_scipy()
+            assert graph.shape == (60, len(among))
+            for mode in ("distance", "connectivity"):
+                expected = fitted.radius_neighbors_graph(query, radius, mode)
+                np.testing.assert_allclose(found.to_scipy(mode).toarray(), expected.toarray(), rtol=1e-9, atol=1e-12)
+
+
+def test_radius_neighbors_for_estimators(rng):
+    """An estimator of scikit-learn's takes the matrix as it is: it does not sort rows."""
+    cluster = pytest.importorskip("sklearn.cluster")
+    x = np.concatenate([rng.normal(at, 0.2, (40, 2)) for at in (0, 3, 6)])
+    graph = teatime.radius_neighbors(x, 0.5, device="cpu").to_scipy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = cluster.DBSCAN(eps=0.5, metric="precomputed").fit(graph).labels_
+    np.testing.assert_array_equal(found, cluster.DBSCAN(eps=0.5, algorithm="brute").fit(x).labels_)
+    similar = teatime.radius_neighbors(x, 9, x[:5], "inner_product", device="cpu")
+    assert (x @ x[:5].T >= 9).sum() == len(similar.indices) and (similar.distances >= 9).all() and similar.shape == (120, 5)
+    assert teatime.radius_neighbors(np.asfortranarray(x.astype("f4")), device="cpu").distances.dtype == np.float32
+    x[3] = np.nan
+    assert len(teatime.radius_neighbors(x, np.inf, device="cpu").indices) == 119 * 118
+
+
+def test_radius_neighbors_refused(rng):
+    x = rng.random((300, 3))
+    for call, error, words in (
+        (lambda: teatime.radius_neighbors(x, -1, device="cpu"), ValueError, "`radius`: -1: a number from 0 on, for euclidean"),
+        (lambda: teatime.radius_neighbors(x, np.nan, device="cpu"), ValueError, "`radius`: NaN"),
+        (lambda: teatime.radius_neighbors(x, "near", device="cpu"), ValueError, "near"),
+        (lambda: teatime.radius_neighbors(x, 9, memory=100_000, device="cpu"), MemoryError, "the 89700 neighbors within 9, of 100000 bytes"),
+        (lambda: teatime.radius_neighbors(x, storage_options={}), TypeError, "`storage_options`"),
+        (lambda: teatime.radius_neighbors(x, 0.1, device="cpu").to_scipy("graph"), ValueError, "`mode` is distance or connectivity"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+
+
 def test_distances_and_neighbors_of_paths(rng, tmp_path):
     zarr = pytest.importorskip("zarr")
     x, y = rng.standard_normal((300, 40)).astype("f4"), rng.standard_normal((50, 40))
@@ -141,6 +196,10 @@ def test_distances_and_neighbors_of_paths(rng, tmp_path):
         found, expected = teatime.neighbors(of_x, 3, of_y, **few), teatime.neighbors(x, 3, y, device="cpu")
         np.testing.assert_array_equal(found.indices, expected.indices)
         np.testing.assert_array_equal(found.distances, expected.distances)
+        found, expected = teatime.radius_neighbors(of_x, 8, of_y, **few), teatime.radius_neighbors(x, 8, y, device="cpu")
+        assert found.shape == expected.shape == (300, 50) and 100 < len(found.indices) < 15000
+        for name in ("indices", "distances", "indptr"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
     small = rng.integers(0, 9, (20, 40)).astype("u1")
     assert teatime.pairwise_distance(tmp_path / "x.npy", small, **few).dtype == np.float32
     y[3, 5] = np.nan

@@ -11,8 +11,8 @@ use std::{
 
 use super::{Inner, listed};
 use crate::{
-    Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Error, MemoryKind, Needs, Progress, Result, Run,
-    Status, timeline::MEMBER, waiting::BETWEEN,
+    Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Error, Needs, Progress, Result, Run, Status,
+    timeline::MEMBER, waiting::BETWEEN,
 };
 
 /// The result of a member's work, or its panic.
@@ -209,16 +209,7 @@ impl Device {
         });
         let done: Vec<Result<T>> =
             done.into_iter().map(|done| done.unwrap_or_else(|panic| resume_unwind(panic))).collect();
-        all_or_first_error(done).map_err(|error| match error {
-            Error::Budget { memory: MemoryKind::Host, what, minimum, given, .. } => Error::Budget {
-                memory: MemoryKind::Host,
-                what,
-                budget: run.memory.host_bytes(),
-                minimum: minimum.saturating_mul(count),
-                given,
-            },
-            error => error,
-        })
+        all_or_first_error(done).map_err(|error| run.memory.error_of_part(count, error))
     }
 }
 

@@ -1,12 +1,16 @@
 //! The jobs of a group of devices, each of which computes some of the pairs.
 
-use std::slice::from_ref;
+use std::{
+    slice::from_ref,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use rayon::prelude::*;
 
 use super::{job::Job, so_far::Neighbor};
 use crate::{
-    Device, Element, Result, Run, Tensor, extent::to_usize, kernels::distance::TILE, tensor::TensorView,
+    Device, Element, Needs, Result, Run, Tensor, extent::to_usize, kernels::distance::TILE,
+    tensor::TensorView,
 };
 
 /// The jobs of the members of a group that compute a result together; one job on any other device.
@@ -33,6 +37,15 @@ impl<'j, 'a, T: Element> Jobs<'j, 'a, T> {
 
     pub(super) fn count(&self) -> u64 {
         self.jobs.len() as u64
+    }
+
+    /// Returns the number of observations along each side of blocks that fit the memory of each member, of which `taken` is in use.
+    ///
+    /// # Errors
+    /// As [`Measure::side`](super::job::Measure::side).
+    pub(super) fn side(&self, taken: Needs, run: &Run) -> Result<u64> {
+        let sides = self.each(run, 0, |_, job, run| job.measure.side(taken, &run.memory))?;
+        Ok(sides.into_iter().min().unwrap_or(1))
     }
 
     /// Calls `work` with each job and its number, as [`Device::each_member`] does. `total` is the number of rows of which progress is a share.
@@ -95,6 +108,11 @@ fn view<'x, T: Element>(x: &'x Tensor<T>, member: &Device) -> Result<TensorView<
         true => Ok(x.seen_from(member)),
         false => x.to_device(member).map(TensorView::new),
     }
+}
+
+/// Returns what all members write to.
+pub(super) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The values by which neighbors were selected, as pairs of f32, (m, 2 k), and their indices, (m, k).

@@ -6,6 +6,7 @@
 //! | all distances, as f32 that stay on the device | [`pairwise_tensor`] | |
 //! | all distances, written tile by tile to Zarr or .npy; with a writer that resumes, a call goes on where another was stopped | [`write_pairwise`], [`write_condensed`] | [`write_pairwise_stored`] |
 //! | the nearest neighbors of each observation, without a distance matrix | [`neighbors`](fn@neighbors) | [`neighbors_stored`] |
+//! | the neighbors within a radius | [`radius_neighbors`] | [`radius_neighbors_stored`] |
 //! | the nearest neighbors, as tensors that stay on the device | [`neighbor_tensors()`] | |
 //! | the nearest neighbors from distances that arrive block by block | [`NearestSoFar`] | |
 //! | sums over features that arrive chunk by chunk, or are computed elsewhere | [`Partial`] | |
@@ -115,6 +116,7 @@ mod pairs;
 mod partial;
 mod partial_sums;
 mod precision;
+mod radius;
 mod results;
 mod search;
 pub(crate) mod selection;
@@ -122,12 +124,9 @@ mod so_far;
 mod stored;
 mod sums;
 mod tiles;
+mod within;
 
-use self::{
-    job::Job,
-    members::{Jobs, with_members},
-    pairs::condensed_len,
-};
+use self::{job::Job, members::with_members, pairs::condensed_len};
 pub use self::{
     metric::Metric,
     neighbor_tensors::{NeighborTensors, neighbor_tensors},
@@ -136,12 +135,14 @@ pub use self::{
     packed::{ColumnPairs, PackedDiagonal, PackedPairs},
     partial::Partial,
     partial_sums::PartialSums,
+    radius::radius_neighbors,
     so_far::{NearestSoFar, Neighbors},
     stored::{
-        StoredDistances, StoredNeighbors, WrittenDistances, neighbors_stored, pairwise_stored,
-        write_pairwise_stored,
+        StoredDistances, StoredNeighbors, StoredRadiusNeighbors, WrittenDistances, neighbors_stored,
+        pairwise_stored, radius_neighbors_stored, write_pairwise_stored,
     },
     tiles::{write_condensed, write_pairwise},
+    within::RadiusNeighbors,
 };
 pub use crate::kernels::finish_distance::Missing;
 use crate::{Element, Error, Needs, Result, Run, Tensor, linalg::Matrix};
@@ -274,7 +275,8 @@ fn square<T: Element>(
     let extents = job.extents().map(|extent| extent as u64);
     let results = extents.iter().fold(1 + u64::from(counted), |product, &n| product.saturating_mul(n));
     with_members(job, (x, y), run, |jobs| {
-        jobs.rectangle(extents.map(|extent| 0..extent), side(&jobs, results, run)?, counted, run)
+        let side = jobs.side(Needs::host(8) * results.div_ceil(jobs.count()), run)?;
+        jobs.rectangle(extents.map(|extent| 0..extent), side, counted, run)
     })
 }
 
@@ -301,17 +303,10 @@ pub fn condensed<T: Element>(
     symmetric(metric)?;
     let job = Job::new(x, None, metric, options)?;
     let count = condensed_len(job.extents()[0]);
-    with_members(job, (x, None), run, |jobs| jobs.condensed(0..count, side(&jobs, count as u64, run)?, run))
-}
-
-/// Returns the number of observations along each side of a block, of all members, with room for `results` distances.
-///
-/// # Errors
-/// As [`side`](job::Measure::side).
-fn side<T: Element>(jobs: &Jobs<'_, '_, T>, results: u64, run: &Run) -> Result<u64> {
-    let of_each = Needs::host(8) * results.div_ceil(jobs.count());
-    let sides = jobs.each(run, 0, |_, job, run| job.measure.side(of_each, &run.memory))?;
-    Ok(sides.into_iter().min().unwrap_or(1))
+    with_members(job, (x, None), run, |jobs| {
+        let side = jobs.side(Needs::host(8) * (count as u64).div_ceil(jobs.count()), run)?;
+        jobs.condensed(0..count, side, run)
+    })
 }
 
 /// # Errors

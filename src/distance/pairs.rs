@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::{
     Distances,
     job::DistanceBlock,
-    members::Jobs,
+    members::{Jobs, locked},
     results::{matrix, zeros},
 };
 use crate::{
@@ -60,8 +60,7 @@ impl<T: Element> Jobs<'_, '_, T> {
         let first = ranges.map(|range| to_usize(range.start));
         self.each(run, ranges[0].end - ranges[0].start, |_, job, run| {
             job.each_block_of(ranges.map(Range::clone), side, run, |block| {
-                let Distances { distances, shared } =
-                    &mut *square.lock().unwrap_or_else(PoisonError::into_inner);
+                let Distances { distances, shared } = &mut *locked(&square);
                 fill(block, block.distances.iter().copied(), first, distances);
                 if let Some(shared) = shared {
                     fill(block, block.shared(), first, shared);
@@ -87,7 +86,7 @@ impl<T: Element> Jobs<'_, '_, T> {
         self.each(run, m as u64, |_, job, run| {
             let pool = job.measure.device.pool()?;
             job.each_block_of(area.each_ref().map(Range::clone), side, run, |block| {
-                let mut out = places.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut out = locked(&places);
                 let mut columns = columns_of(block, m, &pairs, &mut out);
                 pool.install(|| put_columns(block, &mut columns));
             })

@@ -1,13 +1,17 @@
 //! Distances between the observations of stored matrices, which need not fit memory.
 
+mod boxes;
 mod nearest;
 mod reading;
 
 use std::time::Instant;
 
-use self::{nearest::nearest, reading::StoredOperands};
+use self::{
+    nearest::{nearest, within},
+    reading::StoredOperands,
+};
 use super::{
-    Metric, Neighbors, Options, Partial,
+    Metric, Neighbors, Options, Partial, RadiusNeighbors,
     neighbors::check_k,
     sums::observation_sums,
     tiles::{tile_needs, write_pairwise},
@@ -38,6 +42,18 @@ pub struct StoredDistances {
 pub struct StoredNeighbors {
     /// The nearest neighbors of each observation.
     pub nearest: Neighbors,
+    /// The memory budgets of the plan, with defaults filled in. The device's budget is none if it shares the host's memory.
+    pub memory: Budget,
+    /// The time that the call took, by stage, and the bytes that were read and decoded.
+    pub stats: StreamStats,
+}
+
+/// The observations of stored matrices within a radius.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoredRadiusNeighbors {
+    /// The neighbors of each observation.
+    pub within: RadiusNeighbors,
     /// The memory budgets of the plan, with defaults filled in. The device's budget is none if it shares the host's memory.
     pub memory: Budget,
     /// The time that the call took, by stage, and the bytes that were read and decoded.
@@ -169,6 +185,46 @@ pub fn neighbors_stored<A: SharedArray>(
     let mut stats = StreamStats::default();
     let nearest = with_dtype!(reading.staged, T => nearest::<T>(&reading, k, run, &mut stats)?);
     Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
+}
+
+/// Returns the observations of `y`, or of the rest of `x`, that are within a radius of each of `x`, without a matrix of distances. Waits.
+///
+/// Computes [`radius_neighbors`](fn@super::radius_neighbors) of arrays, whose elements are converted as by [`pairwise_stored`], with the same
+/// results.
+///
+/// # Shapes
+/// As [`pairwise_stored`] -> m lists.
+///
+/// # Errors
+/// As [`radius_neighbors`](fn@super::radius_neighbors) and [`pairwise_stored`].
+///
+/// # Cost
+/// As [`radius_neighbors`](fn@super::radius_neighbors) for the neighbors, and in the other half of the host's memory as [`neighbors_stored`] for
+/// reading and computing, but with no memory for the nearest.
+///
+/// ```
+/// use std::sync::Arc;
+/// use teatime::{Device, Run, distance::{Metric, Options, radius_neighbors_stored}, store::MemoryArray};
+///
+/// let x = Arc::new(MemoryArray::new("x", &[0u8, 1, 3, 7], &[4, 1], &[2, 1])?);
+/// let (options, run) = (Options::default(), Run::default());
+/// let found = radius_neighbors_stored(&x, None, 3.0, Metric::Euclidean, &options, &Device::cpu(), &run)?;
+/// assert_eq!(found.within.row(1), (&[0, 2][..], &[1.0, 2.0][..]));
+/// # Ok::<(), teatime::Error>(())
+/// ```
+pub fn radius_neighbors_stored<A: SharedArray>(
+    x: &A,
+    y: Option<&A>,
+    radius: f64,
+    metric: Metric,
+    options: &Options,
+    device: &Device,
+    run: &Run,
+) -> Result<StoredRadiusNeighbors> {
+    let reading = StoredOperands::new(x, y, metric, options, device)?;
+    let mut stats = StreamStats::default();
+    let within = with_dtype!(reading.staged, T => within::<T>(&reading, radius, run, &mut stats)?);
+    Ok(StoredRadiusNeighbors { within, memory: run.memory.planned(device), stats })
 }
 
 /// Writes the distances between the observations of `x`, or from those of `x` to those of `y`, to a file or a stored array, tile by tile. Waits.

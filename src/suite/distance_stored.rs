@@ -7,7 +7,7 @@ use crate::{
     Budget, ChunkedArray, Device, Element, Error, MemoryKind, Run, StoredType, Tensor, assert_err,
     distance::{
         Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
-        pairwise_counted, pairwise_stored,
+        pairwise_counted, pairwise_stored, radius_neighbors, radius_neighbors_stored,
     },
     openings::{assert_refused, least, told},
     store::{MemoryArray, Storable},
@@ -15,7 +15,7 @@ use crate::{
 
 device_tests! {
     empty, refused, f64s, errors_name_observations;
-    nearest_within_any_budget, nearest_of_each_type, boxes_of_features, any_budget, types, both_passes,
+    nearest_within_any_budget, radius_within_any_budget, nearest_of_each_type, boxes_of_features, any_budget, types, both_passes,
 }
 
 type Array = Arc<dyn ChunkedArray>;
@@ -175,6 +175,13 @@ fn f64s(device: &Device) {
 /// Raises budgets to the minimum that errors name, for boxes of one observation, until a call ends in another way. Returns the budgets and the end.
 /// If only the host's memory counts, the first error names it.
 fn raised<T>(find: &dyn Fn(&Run) -> Result<T, Error>) -> (Budget, Result<T, Error>) {
+    let (budget, end, named) = raise(find);
+    assert!(named.len() < 2 || named.contains(&MemoryKind::Device), "{named:?}");
+    (budget, end)
+}
+
+/// Does what [`raised`] does, and returns the memory that each error named.
+fn raise<T>(find: &dyn Fn(&Run) -> Result<T, Error>) -> (Budget, Result<T, Error>, Vec<MemoryKind>) {
     let (mut budget, mut named) = (Budget::default().host(1).device(1), Vec::new());
     loop {
         match find(&Run::default().memory(budget)) {
@@ -183,10 +190,7 @@ fn raised<T>(find: &dyn Fn(&Run) -> Result<T, Error>) -> (Budget, Result<T, Erro
                 let side = if memory == MemoryKind::Device { &mut budget.device } else { &mut budget.host };
                 assert!(side.replace(minimum) < Some(minimum));
             }
-            end => {
-                assert!(named.len() < 2 || named.contains(&MemoryKind::Device), "{named:?}");
-                return (budget, end);
-            }
+            end => return (budget, end, named),
         }
     }
 }
@@ -295,6 +299,50 @@ fn nearest_within_any_budget(device: &Device) {
             let stopped = find(&told(|status| status.pass == 1).0.memory(budgets[0]));
             assert_err!(stopped, Error::Cancelled);
         }
+    }
+}
+
+/// Neighbors within a radius equal those of tensors to the bit, however few observations the device holds at a time.
+fn radius_within_any_budget(device: &Device) {
+    for (n, others, metric, missing, columns) in [
+        (11u64, None, Metric::Euclidean, Missing::Propagate, false),
+        (11, None, Metric::Cosine, Missing::Ignore, true),
+        (11, None, Metric::KlDivergence, Missing::Propagate, false),
+        (7, Some(5), Metric::Correlation, Missing::Propagate, true),
+        (5, Some(9), Metric::InnerProduct, Missing::Propagate, false),
+    ] {
+        let options = Options { missing, columns, ..Options::default() };
+        let laid = |[n, width]: [u64; 2]| if columns { [width, n] } else { [n, width] };
+        let made = |(seed, n): (u32, u64)| {
+            let mut values: Vec<f32> = values::<f32>(seed, n * 300).iter().map(|x| x.abs() + 0.5).collect();
+            if missing != Missing::Propagate {
+                values[5] = f32::NAN;
+            }
+            let (values, shape) = (if columns { turned(&values, 300) } else { values }, laid([n, 300]));
+            (Tensor::from_slice(device, &values, &shape).unwrap(), stored(&values, shape, laid([4, 100])))
+        };
+        let ((x, stored_x), y) = (made((1, n)), others.map(|n| made((2, n))));
+        let (y, stored_y) = (y.as_ref().map(|(y, _)| y), y.as_ref().map(|(_, y)| y));
+        let of = |radius| radius_neighbors(&x, y, radius, metric, &options, &Run::default()).unwrap();
+        let find = |radius, run: &Run| {
+            radius_neighbors_stored(&stored_x, stored_y, radius, metric, &options, device, run)
+        };
+        let widest = if metric == Metric::InnerProduct { f64::NEG_INFINITY } else { f64::INFINITY };
+        let mut distances = of(widest).distances;
+        assert_eq!(distances.len() as u64, n * others.unwrap_or(n - 1));
+        distances.sort_by(f64::total_cmp);
+        // The first error names the memory of the observations, the next that of boxes of one observation.
+        let (least, few, _) = raise(&|run| find(widest, run));
+        let (few, median) = (few.unwrap(), distances[distances.len() / 2]);
+        let all = find(widest, &Run::default()).unwrap();
+        assert!(few.stats.chunks > all.stats.chunks, "{metric}");
+        let some =
+            [find(median, &Run::default()), find(median, &Run::default().memory(least))].map(Result::unwrap);
+        for (radius, found) in [(widest, [all, few]), (median, some)] {
+            found.iter().for_each(|found| assert_eq!(found.within, of(radius), "{metric} within {radius}"));
+        }
+        assert_err!(find(widest, &told(|status| status.pass == 1).0.memory(least)), Error::Cancelled);
+        assert_err!(find(f64::NAN, &Run::default()), Error::Argument { name: "radius", .. });
     }
 }
 

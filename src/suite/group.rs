@@ -18,7 +18,7 @@ use crate::{
     Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, StoredType, Tensor, assert_err,
     distance::{
         Metric, Missing, Neighbors, Options, candidates, condensed, neighbors, pairwise, pairwise_counted,
-        write_condensed, write_pairwise,
+        radius_neighbors, write_condensed, write_pairwise,
     },
     filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
     linalg::{Checkpoint, GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
@@ -245,6 +245,10 @@ fn nearest(device: &Device) {
             let (found, expected) = (of(&all, all_y), of(&one, one_y));
             assert!(bits(found.distances.data()) == bits(expected.distances.data()), "{metric} {count}");
             assert!(found.shared == expected.shared, "{metric} {count}");
+            let near = expected.distances.data()[1];
+            let radius = if near.is_nan() { 1.0 } else { near };
+            let of = |x, y| radius_neighbors(x, y, radius, metric, &options, &silent).unwrap();
+            assert!(of(&all, all_y) == of(&one, one_y), "{metric} {count} {radius}");
         }
     }
     let devices = devices(3);

@@ -18,6 +18,7 @@ mod distance_on_device;
 mod distance_packed;
 mod distance_packed_between;
 mod distance_partial;
+mod distance_radius;
 mod distance_selection;
 mod distance_stored;
 #[cfg(feature = "zarr")]

@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use teatime::{
     Cancel, Device, Error, MissingChunk, Run,
     distance::{
-        Metric, Missing, Options, StoredDistances, StoredNeighbors, WrittenDistances, neighbors_stored,
-        pairwise_stored,
+        Metric, Missing, Options, StoredDistances, StoredNeighbors, StoredRadiusNeighbors, WrittenDistances,
+        neighbors_stored, pairwise_stored, radius_neighbors_stored,
     },
 };
 
 use self::{
     input::{Input, extents},
-    write::{DISTANCE, FORMATS, Format, Job, not_finite},
+    write::{DISTANCE, FORMATS, Format, Job, NO_NPY, not_finite},
 };
 use crate::{
     args::{FileArgs, Resources, by_name, default_of, local, named, refuse, with_exits},
@@ -86,6 +86,12 @@ pub(crate) struct PairwiseArgs {
     /// matrix is never made; X and Y are read more than once where the device does not hold them.
     #[arg(long, value_name = "K", conflicts_with = "resume")]
     neighbors: Option<usize>,
+    /// Write all of the other observations that are within R of each, or those of Y, and how far they are, instead of the matrix
+    ///
+    /// Those at a distance of R or less, nearest first; by `inner_product`, those of values of R or more. R may be inf: all but those at
+    /// a distance of NaN. The matrix is never made; half of the memory is for what is within R.
+    #[arg(long, value_name = "R", allow_negative_numbers = true, conflicts_with_all = ["neighbors", "resume"])]
+    radius: Option<f64>,
     /// Meaning of a chunk of a Zarr array that is not there: damage, or the array's fill value
     #[arg(long, value_name = "MEANS", value_parser = named(MISSING_CHUNKS), default_value = default_of(MISSING_CHUNKS))]
     missing_chunk: MissingChunk,
@@ -113,6 +119,10 @@ With --neighbors K, instead:
           numbers from 0, i64
   D.tsv   observation, rank from 1, neighbor, distance: a line for each pair
   D.zarr  neighbor (observations, neighbors), numbers from 0, i64; distance
+With --radius R, instead:
+  D.tsv   as with --neighbors; an observation without neighbors has no line
+  D.zarr  indptr (observations + 1), i64: those of observation i are from
+          indptr[i] to before indptr[i + 1] of neighbor and distance (pairs)
 With --with, rows are the observations of X, and columns, or neighbors, those of
 Y: in D.zarr (observations, observations_with).
 D.run.json is the record of the run: command line, date, device, budgets, times,
@@ -123,6 +133,7 @@ devices need --narrow for f64, and take such integers up to 2^24.
 Examples:
   teatime pairwise vectors.npy --out cosine.npy --metric cosine
   teatime pairwise new.npy --with reference.npy --out nearest.tsv --neighbors 10
+  teatime pairwise vectors.npy --out close.zarr --metric cosine --radius 0.1
   teatime pairwise expression.zarr/X --out genes.zarr --observations columns
   teatime pairwise big.npy --out d.zarr --resume";
 
@@ -147,6 +158,7 @@ const fn exponent(metric: Metric) -> Option<f64> {
 enum Found {
     Distances(StoredDistances),
     Neighbors(StoredNeighbors),
+    Within(StoredRadiusNeighbors),
     /// Distances that were written tile by tile, and the numbers of those that are NaN and infinite, unless an earlier run wrote some.
     Tiles(WrittenDistances, Option<[u64; 2]>),
 }
@@ -161,6 +173,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
             args.negative_missing && args.missing == Missing::Propagate,
             "--negative-missing is for --missing ignore and those that rescale",
         ),
+        (args.radius.is_some() && args.out.format == Format::Npy, NO_NPY),
     ])?;
     let metric = metric.unwrap_or(args.metric);
     metric.check(args.missing)?;
@@ -175,7 +188,8 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         .negative(args.negative_missing)
         .columns(args.observations == Observations::Columns)
         .narrow(args.narrow);
-    let in_rows = args.neighbors.is_some() || args.resume || args.out.format == Format::Npy;
+    let has_lists = args.neighbors.is_some() || args.radius.is_some();
+    let in_rows = has_lists || args.resume || args.out.format == Format::Npy;
     let (total, noun) = input.steps(args, in_rows);
     let (bar, run) = Bar::over(&run, "Distances", total, noun);
     report.stage("open");
@@ -190,6 +204,7 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let took = match &results {
         Found::Distances(distances) => (distances.memory, distances.stats),
         Found::Neighbors(neighbors) => (neighbors.memory, neighbors.stats),
+        Found::Within(within) => (within.memory, within.stats),
         Found::Tiles(written, _) => (written.memory, written.stats),
     };
     if matches!(results, Found::Tiles(..)) {
@@ -215,6 +230,10 @@ fn find(
     if let Some(k) = args.neighbors {
         let neighbors = neighbors_stored(x, y, k, metric, options, device, run);
         return neighbors.map(Found::Neighbors).map_err(named);
+    }
+    if let Some(radius) = args.radius {
+        let within = radius_neighbors_stored(x, y, radius, metric, options, device, run);
+        return within.map(Found::Within).map_err(named);
     }
     let whole = || pairwise_stored(x, y, metric, options, device, run).map(Found::Distances);
     let job = Job { args, input, metric, options, device, run };
@@ -259,10 +278,13 @@ fn describe(report: &mut Report, args: &PairwiseArgs, metric: Metric, input: &In
     let distances = match results {
         Found::Distances(stored) => Some(stored.distances.data()),
         Found::Neighbors(stored) => Some(stored.nearest.distances.data()),
+        Found::Within(stored) => Some(&stored.within.distances[..]),
         Found::Tiles(..) => None,
     };
     let [undefined, infinite] = match results {
         Found::Tiles(_, counts) => counts.map_or([None; 2], |counts| counts.map(Some)),
+        // Distances that are NaN are not among them.
+        Found::Within(stored) => [None, Some(not_finite(&stored.within.distances)[1])],
         _ => distances.map_or([None; 2], |distances| not_finite(distances).map(Some)),
     };
     let warning = |count: Option<u64>, why: String| match count {
@@ -282,9 +304,12 @@ fn describe(report: &mut Report, args: &PairwiseArgs, metric: Metric, input: &In
         "missing": args.missing.name(),
         "negative_missing": args.negative_missing,
         "narrow": args.narrow,
-        // The number of distances that are NaN; null if an earlier run may have written some.
+        // The number of distances that are NaN; null if an earlier run may have written some, and of those within a radius.
         "undefined": undefined,
         "neighbors": args.neighbors,
+        "radius": args.radius.map(number),
+        // The number of pairs within the radius.
+        "pairs": args.radius.and(distances).map(<[f64]>::len),
         "tiles": distances.is_none(),
     }));
     if let Some(y) = &input.y {
@@ -297,9 +322,18 @@ fn describe(report: &mut Report, args: &PairwiseArgs, metric: Metric, input: &In
     if let Some(k) = args.neighbors {
         report.line("neighbors", format!("{} of each observation", text::count(k as u64)));
     }
+    if let (Some(radius), Some(distances)) = (args.radius, distances) {
+        let count = text::plural(distances.len() as u64, "neighbor");
+        report.line("radius", format!("{radius}: {count} of all observations"));
+    }
     if distances.is_none() && args.out.format == Format::Zarr {
         report.line("tiles", "written one after another");
     }
+}
+
+/// Returns a number, or its text if JSON has no such number.
+fn number(x: f64) -> Value {
+    if x.is_finite() { x.into() } else { x.to_string().into() }
 }
 
 fn record(matrix: &Array, args: &PairwiseArgs) -> Value {

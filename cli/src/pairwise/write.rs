@@ -23,6 +23,7 @@ use teatime::{
 use super::{
     Found, PairwiseArgs, exponent,
     input::{Input, extents},
+    number,
 };
 use crate::{
     failure::Failure,
@@ -45,6 +46,9 @@ pub(super) enum Format {
 
 pub(super) const FORMATS: [(&str, Format); 3] =
     [(".zarr", Format::Zarr), (".tsv", Format::Table), (".npy", Format::Npy)];
+
+/// The error for a .npy, which holds one array.
+pub(super) const NO_NPY: &str = "--radius is for --out D.tsv or D.zarr";
 
 /// Writes the results that are not yet on disk.
 pub(super) fn write(
@@ -89,6 +93,17 @@ pub(super) fn write(
         (Found::Neighbors(results), Format::Zarr) => {
             let store = store()?;
             results.nearest.write_zarr(&store, "observations")?;
+            store.finish()?;
+        }
+        (Found::Within(_), Format::Npy) => return Err(Failure::Usage(NO_NPY.into())),
+        (Found::Within(results), Format::Table) => {
+            output.put(&target.name, |file| {
+                results.within.write_table(file, "observation", [&|row| row, &|index| index], text::exact)
+            })?;
+        }
+        (Found::Within(results), Format::Zarr) => {
+            let store = store()?;
+            results.within.write_zarr(&store)?;
             store.finish()?;
         }
     }
@@ -214,11 +229,12 @@ const fn axes(args: &PairwiseArgs) -> [&'static str; 2] {
 }
 
 fn attributes(args: &PairwiseArgs, metric: Metric) -> Attributes {
+    let radius = args.radius.map(|radius| ("radius", number(radius)));
     let entries: [(&str, Value); 4] = [
         ("source", concat!("teatime-", env!("CARGO_PKG_VERSION")).into()),
         ("metric", metric.name().into()),
         ("p", exponent(metric).into()),
         ("missing", args.missing.name().into()),
     ];
-    entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    entries.into_iter().chain(radius).map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -106,6 +106,27 @@ fn no_memory_is_no_damage() {
     assert_has(&why, &["chunk [0, 0]: out of memory: 1073741824 bytes"]);
 }
 
+/// Neighbors within a radius take memory as they are found. If there is no more, they are counted.
+#[test]
+fn neighbors_take_no_more_than_there_is() {
+    let scratch = Scratch::new();
+    let rows: Vec<f32> = (0..9000).map(|i| (i * 7919 % 1013) as f32).collect();
+    write_npy(scratch.join("x.npy"), &rows, [9000, 1]).unwrap();
+    let pairwise = |memory: &str| {
+        let shell = format!("ulimit -v {} && exec", BASE + (256 << 10));
+        let words = format!("pairwise x.npy --out d.zarr --radius inf --threads 2 --memory {memory}");
+        let mut command = scratch.behind(&shell, &words);
+        command.env("MALLOC_ARENA_MAX", "1");
+        run(command).err
+    };
+    // Half of 256 MiB holds four of the 81 million neighbors.
+    assert_has(
+        &pairwise("256M"),
+        &["budget, for the 80991000 neighbors within inf, of 256.0 MiB is too small"],
+    );
+    assert_has(&pairwise("64G"), &["the 80991000 neighbors within inf: out of memory"]);
+}
+
 /// For every command, the minimum memory that an error names is enough, and one byte less is not, or all errors below name the same.
 #[test]
 fn the_least_that_is_named_is_enough() {
@@ -133,6 +154,7 @@ fn the_least_that_is_named_is_enough() {
         "pairwise x.npy --out NEW.zarr --resume",
         "pairwise x.npy --out NEW.zarr --device cpu,cpu",
         "pairwise x.npy --out NEW.tsv --neighbors 4",
+        "pairwise x.npy --out NEW.zarr --radius 100",
         "svd x.npy --out NEW --center rows --left --right",
         "svd x.npy --out NEW --method exact --left",
         "svd x.npy --out NEW --method randomized --left --resume",

@@ -62,6 +62,63 @@ fn formats_hold_the_same() {
     assert_eq!((npy(&scratch.join("d.npy"), [6, 6]), &record["with"]["observations"]), (square, &6.into()));
 }
 
+/// A table and a store have the pairs of the matrix that are within the radius.
+#[test]
+fn radius() {
+    let scratch = Scratch::new();
+    let of = |ending: &str, more: &str| {
+        scratch.record(&format!("pairwise @distance/counts.npy --out d{ending} --overwrite {more}"))
+    };
+    of(".npy", "");
+    let square = npy(&scratch.join("d.npy"), [6, 6]);
+    let mut distances = square.clone();
+    distances.sort_by(f64::total_cmp);
+    let radius = distances[distances.len() / 2];
+    let near = |row: usize| {
+        let mut near: Vec<usize> =
+            (0..6).filter(|&column| column != row && square[6 * row + column] <= radius).collect();
+        near.sort_by(|a, b| square[6 * row + a].total_cmp(&square[6 * row + b]));
+        near
+    };
+    let record = of(".tsv", &format!("--radius {radius}"));
+    let rows = scratch.rows("d.tsv");
+    let count: usize = (0..6).map(|row| near(row).len()).sum();
+    assert!((6..30).contains(&count) && count == rows.len(), "{count}");
+    assert_eq!((&record["radius"], &record["pairs"]), (&radius.into(), &count.into()));
+    assert_eq!((&record["neighbors"], &record["undefined"]), (&().into(), &().into()));
+    let pairs = (0..6)
+        .flat_map(|row| near(row).into_iter().enumerate().map(move |(rank, column)| (row, rank + 1, column)));
+    for ((row, rank, column), cells) in pairs.zip(&rows) {
+        let [a, b, c] = [0, 1, 2].map(|at| cells[at].parse::<usize>().unwrap());
+        assert_eq!((a, b, c, number(&cells[3])), (row, rank, column, square[6 * row + column]));
+    }
+    of(".zarr", &format!("--radius {radius}"));
+    let line = |name: &str| {
+        let array = ZarrArray::open(scratch.join("d.zarr"), name, MissingChunk::Error).unwrap();
+        let bytes = array.read_chunk(&[0]).unwrap().bytes;
+        (array.shape().to_vec(), array.dimension_names().join(" "), bytes.as_chunks().0.to_vec())
+    };
+    let whole = |values: Vec<[u8; 8]>| values.into_iter().map(u64::from_le_bytes).collect::<Vec<_>>();
+    let (shape, axis, ends) = line("indptr");
+    assert_eq!((shape, &*axis), (vec![7], "bounds"));
+    let lengths: Vec<u64> = whole(ends).windows(2).map(|ends| ends[1] - ends[0]).collect();
+    assert_eq!(lengths, (0..6).map(|row| near(row).len() as u64).collect::<Vec<_>>());
+    let (shape, axis, neighbors) = line("neighbor");
+    assert_eq!((shape, &*axis), (vec![count as u64], "pairs"));
+    assert!(whole(neighbors).into_iter().eq((0..6).flat_map(near).map(|column| column as u64)));
+    let (.., values) = line("distance");
+    assert!(values.into_iter().map(f64::from_le_bytes).eq(rows.iter().map(|cells| number(&cells[3]))));
+    assert_eq!(scratch.json("d.zarr/.zattrs")["radius"], radius);
+    // Values of a similarity are at least the radius, which may be negative and infinite.
+    let record = of(".tsv", "--radius=-inf --metric inner_product --with @distance/counts.npy");
+    assert_eq!((&record["radius"], &record["pairs"]), (&"-inf".into(), &36.into()));
+    // Nothing may be within.
+    for ending in [".zarr", ".tsv"] {
+        assert_eq!(of(ending, "--radius 1e9 --metric inner_product")["pairs"], 0);
+    }
+    assert_eq!(scratch.text("d.tsv"), "observation\trank\tneighbor\tdistance\n");
+}
+
 /// Warnings name the reasons why distances are NaN.
 #[test]
 fn warnings() {

@@ -70,6 +70,9 @@ pairwise @distance/counts.npy
     --out d.npy --negative-missing | --negative-missing is for
     --out d.npy --resume | --resume is for a .zarr alone
     --out d.zarr --resume --neighbors 2 | cannot be used with
+    --out d.zarr --resume --radius 2 | cannot be used with
+    --out d.zarr --neighbors 2 --radius 2 | cannot be used with
+    --out d.npy --radius 2 | --radius is for --out D.tsv or D.zarr
 svd @distance/counts.npy --out x
     -k 0 | at least 1
     --center row | possible values: none, columns, rows, both
@@ -161,6 +164,9 @@ pairwise --out new/d.npy
     line | [2]
     text.npy | no .npy file
     infinite.npy | infinite.npy: observation 1: an infinite element
+pairwise @distance/counts.npy --out new/d.tsv
+    --radius -1 | --radius: -1: a number from 0 on, for euclidean
+    --radius nan | --radius: NaN
 svd --out new
     @distance/counts.npy -k 7 | -k: 7 components of a matrix of 6 x 9, which has at most 6
     @distance/counts.npy --memory 100 | at least

@@ -114,7 +114,7 @@ pub fn sample_neighbors<'a>(
 fn of_all(error: Error) -> Error {
     match error {
         Error::Budget { memory, budget, minimum, given, .. } => {
-            Error::Budget { memory, what: Some("the matrix of all distances"), budget, minimum, given }
+            Error::Budget { memory, what: Some("the matrix of all distances".into()), budget, minimum, given }
         }
         error => error,
     }

@@ -1,317 +1,60 @@
-//! The nearest neighbors for stored matrices that do not fit the device: some boxes stay on the device while the others pass through.
+//! The nearest neighbors, and those within a radius, for stored matrices: of all observations at once, or of boxes.
 
-use std::{mem::take, ops::Range, sync::Arc, time::Instant};
+use std::time::Instant;
 
-use super::reading::{OBSERVATION, Plans, StoredOperands, largest_that_fits};
+use super::{
+    boxes::{BoxSearch, SearchNeeds, good_side},
+    reading::StoredOperands,
+};
 use crate::{
-    Budget, Device, Element, Error, Needs, Result, Run, Status, Tensor,
+    Element, Error, Needs, Result, Run, Tensor,
     distance::{
-        Metric, NearestSoFar, Neighbors,
-        job::{Measure, Pipeline, most},
+        Metric, NearestSoFar, Neighbors, RadiusNeighbors,
+        job::{Job, Measure},
+        members::with_members,
         neighbors::neighbors,
         on_device::BlockSums,
-        precision::{PLAIN, table},
         search::Search,
         so_far::sorted,
-        sums::{PreparedObservations, largest},
+        within::PairsWithin,
     },
     extent::to_usize,
-    kernels::distance::TILE,
-    stream::{Plan, StreamStats},
+    stream::StreamStats,
 };
 
-/// The minimum number of bytes of a box, unless a block's side of observations is larger.
-const BOX: u64 = 8 << 20;
-
-/// The number of boxes on the device in addition to those that stay: one being uploaded, one in use, and one that earlier blocks may still need.
-const PASSING: u64 = 3;
-
-/// The memory of a box in addition to its elements, read or not. Host: its tensors and its place in the order of reading. Device: the overhead
-/// of the table's buffer.
-const TRACKING: Needs = Needs { host: 256, device: 512 };
-
-/// The arrays' names in messages.
-const NAMES: [&str; 2] = ["x", "y"];
-
-/// The tables of the boxes of x and of y.
-type Tables = [Vec<Arc<Tensor<f32>>>; 2];
-
-/// A sink for two boxes whose observations are paired with each other.
-type PairsOfBoxes<'a, T> =
-    dyn FnMut(&PreparedObservations<'_, T>, &PreparedObservations<'_, T>) -> Result<()> + 'a;
-
-/// A search for neighbors among stored observations, some of which stay on the device while the others pass.
-struct BoxSearch<'a> {
-    reading: &'a StoredOperands,
-    run: &'a Run,
-    measure: Measure,
-    /// A plan for each array, of boxes with all features of some observations.
-    plans: Plans,
-    /// The number of observations in a box.
-    of_box: u64,
-    /// The number of boxes of x that stay on the device, at least 1.
-    staying: usize,
-    /// The number of observations along each side of a block of pairs.
-    side: u64,
-    /// The numbers of observations that are paired.
-    extents: [u64; 2],
-    k: u64,
-    /// True if the device finds the nearest, otherwise the host does.
-    on_device: bool,
-}
-
-impl<'a> BoxSearch<'a> {
-    /// Creates the search with the largest boxes that fit memory together with the sums of pairs.
-    ///
-    /// # Errors
-    /// [`Error::Budget`]; [`Error::Limit`].
-    fn within(
-        reading: &'a StoredOperands,
-        measure: Measure,
-        (extents, k, on_device): ([u64; 2], u64, bool),
-        run: &'a Run,
-    ) -> Result<Self> {
-        let (device, tile) = (&measure.device, u64::from(TILE));
-        let observations = reading.observations();
-        let tables = Needs::device(if measure.wide { 24 } else { 12 }) * observations;
-        let [kept, results, pair] = needs(&measure, (extents, k, on_device));
-        let known = kept + Needs::host(OBSERVATION) * observations + tables;
-        let of_observation = reading.features.saturating_mul(reading.staged.size()).max(1);
-        let largest = reading.counts.iter().copied().max().unwrap_or(0).max(1);
-        let of_box = (BOX / of_observation).max(1).next_multiple_of(most(device));
-        let of_box = of_box.min(largest.checked_next_power_of_two().unwrap_or(u64::MAX));
-        // Tracking many boxes takes memory too, so the smallest boxes do not always need the least.
-        let smaller = |of_box| of_box / 2;
-        let (plans, of_box, block, least, pairs, left) = largest_that_fits(of_box, smaller, |of_box| {
-            let plans = reading.plans(Some(of_box), reading.features)?;
-            let most = |size: fn(&Plan) -> u64| plans.iter().map(size).max().unwrap_or(0);
-            let (block, chunks) = (most(Plan::block_bytes), most(Plan::largest_need));
-            // At least five boxes stay if they are larger than a tile: with fewer, reading would take longer than computing.
-            let (least, side) = (if of_box > tile { 5 } else { 1 }, of_box.min(good_side(device)));
-            let pairs = side * side;
-            let boxes = observations.div_ceil(of_box) + 1;
-            let of_boxes = Needs::device(block) * (least + PASSING) + TRACKING * boxes;
-            let staged = Needs::host(block) * 2 + Needs::host(chunks);
-            // Staging and the host's part of pairs are freed before results are made.
-            let rest = run.memory.fit(device, known + (of_boxes + staged + pair * pairs).max(results))?;
-            Ok((plans, of_box, block, least, pairs, rest.left(device)))
-        })?;
-        // A third of the memory goes to pairs, an eighth of the host's to chunks, and the rest to boxes.
-        let first = (pair * pairs).on(device);
-        let memory =
-            Budget::default().host(first.host + left.host / 3).device(first.device + left.device / 3);
-        let side = measure.side_of(pair, Needs::default(), &memory)?;
-        let ahead = plans.iter().map(|plan| plan.ahead(device.threads() as u64)).max().unwrap_or(0);
-        let ahead = ahead.min(left.host / 8);
-        let more = (pair * (side * side).saturating_sub(pairs)).on(device);
-        let taken = more.of_tensors(device) + if device.shares_host_memory() { ahead } else { 0 };
-        let staying = to_usize(least + left.of_tensors(device).saturating_sub(taken) / block.max(1));
-        let plans = reading.with_bytes(plans, ahead);
-        Ok(Self { reading, run, measure, plans, of_box, staying, side, extents, k, on_device })
-    }
-
-    /// Returns the k nearest. Progress reports two passes: the first reads and prepares all observations, the second computes distances.
+impl BoxSearch<'_> {
+    /// Returns the k nearest, which the device finds if `on_device`, otherwise the host.
     ///
     /// # Errors
     /// As [`neighbors_stored`](super::neighbors_stored).
-    fn find<T: Element>(mut self, stats: &mut StreamStats) -> Result<Neighbors> {
+    fn find<T: Element>(mut self, k: u64, on_device: bool, stats: &mut StreamStats) -> Result<Neighbors> {
+        let extents = self.extents;
+        if !on_device {
+            let Measure { device, metric, is_self, .. } = &self.measure;
+            let how = (*is_self, self.measure.is_lower());
+            let [m, k] = [extents[0], k].map(to_usize);
+            let mut nearest = NearestSoFar::new(device, m, k, *metric == Metric::InnerProduct)?;
+            self.each_block::<T>(stats, |block| nearest.take_block(block, how))?;
+            return nearest.finish();
+        }
         let (first_strip, tables) = self.prepare::<T>(stats)?;
-        let (search, extents) = (&self, self.extents);
-        let (measure, side, run) = (&search.measure, search.side, search.run);
-        let nearest = if search.on_device {
-            let mut device_search = Search::new(measure, extents, search.k, side)?;
-            let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, run)?;
-            search.each_strip(first_strip, &tables, stats, &mut |x, y| {
-                sums.add(
-                    (x, x.range(), 0),
-                    y,
-                    |sums, rows, columns| device_search.offer(sums, rows, columns),
-                    drop,
-                )
-            })?;
-            let started = Instant::now();
-            let (kept, numbers) = device_search.into_tensors();
-            let nearest =
-                sorted(measure, (&kept.read()?, &numbers.read()?), [extents[0], search.k].map(to_usize))?;
-            stats.compute += started.elapsed();
-            nearest
-        } else {
-            let how = (measure.is_self, measure.is_lower());
-            let [m, k] = [extents[0], search.k].map(to_usize);
-            let mut nearest =
-                NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
-            let mut pipeline = Pipeline::new(measure, side, run, |block| nearest.take_block(block, how));
-            search.each_strip(first_strip, &tables, stats, &mut |x, y| {
-                pipeline.add((x, x.range()), (y, y.range()))
-            })?;
-            let started = Instant::now();
-            pipeline.finish()?;
-            stats.compute += started.elapsed();
-            nearest.finish()?
-        };
-        let mut status = Status::new(1, 2, extents[0]);
-        status.rows = extents[0];
-        run.progress.tell(status);
+        let (measure, side) = (&self.measure, self.side);
+        let mut search = Search::new(measure, extents, k, side)?;
+        let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, self.run)?;
+        self.each_strip(first_strip, &tables, stats, &mut |x, y| {
+            sums.add((x, x.range(), 0), y, |sums, rows, columns| search.offer(sums, rows, columns), drop)
+        })?;
+        let started = Instant::now();
+        let (kept, numbers) = search.into_tensors();
+        let nearest = sorted(measure, (&kept.read()?, &numbers.read()?), [extents[0], k].map(to_usize))?;
+        stats.compute += started.elapsed();
+        self.tell_end();
         Ok(nearest)
-    }
-
-    /// Passes each box of x with each box that it is paired with to `sink`, strip by strip. The boxes of the first strip are on the device.
-    fn each_strip<T: Element>(
-        &self,
-        mut first_strip: Vec<Tensor<T>>,
-        tables: &Tables,
-        stats: &mut StreamStats,
-        sink: &mut PairsOfBoxes<'_, T>,
-    ) -> Result<()> {
-        for first in (0..self.boxes(0)).step_by(self.staying) {
-            let strip = first..self.boxes(0).min(first.saturating_add(self.staying));
-            let mut here = take(&mut first_strip);
-            if first > 0 {
-                self.each(0, strip.clone(), stats, &mut |_, x| {
-                    here.push(x);
-                    Ok(())
-                })?;
-            }
-            self.strip(strip, &here, tables, stats, sink)?;
-        }
-        Ok(())
-    }
-
-    /// Passes each box of a strip, which is on the device, to `sink` with each box of y, or with those of the strip itself and the preceding
-    /// boxes of x (all boxes unless symmetric).
-    fn strip<T: Element>(
-        &self,
-        strip: Range<usize>,
-        here: &[Tensor<T>],
-        tables: &Tables,
-        stats: &mut StreamStats,
-        sink: &mut PairsOfBoxes<'_, T>,
-    ) -> Result<()> {
-        let (is_self, is_lower) = (self.reading.others().is_none(), self.measure.is_lower());
-        let of_columns = usize::from(!is_self);
-        let rows = strip.clone().zip(here).map(|(number, x)| self.operand((0, number), x, tables));
-        let rows = rows.collect::<Result<Vec<_>>>()?;
-        let boxes = self.boxes(of_columns);
-        let (before, after) = match (is_self, is_lower) {
-            (true, true) => (0..strip.start, boxes..boxes),
-            (true, false) => (0..strip.start, strip.end..boxes),
-            (false, _) => (0..boxes, boxes..boxes),
-        };
-        let mut status = Status::new(1, 2, self.reading.counts[0]);
-        let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
-        let columns = if is_lower { strip.end } else { boxes } as u64;
-        // In this order of columns and rows, each observation is offered increasing indices.
-        let mut column = |number: usize, y: &Tensor<T>| -> Result<()> {
-            let y = &self.operand((of_columns, number), y, tables)?;
-            let mut below = rows.iter().filter(|x| !is_lower || x.range().start >= y.range().start);
-            below.try_for_each(|x| sink(x, y))?;
-            // The last block is still in transfer.
-            status.rows = start + (end - start) / columns.max(1) * number as u64;
-            self.run.progress.tell(status);
-            Ok(())
-        };
-        self.each(of_columns, before, stats, &mut |number, y| column(number, &y))?;
-        if is_self {
-            let started = Instant::now();
-            strip.zip(here).try_for_each(|(number, y)| column(number, y))?;
-            stats.compute += started.elapsed();
-        }
-        self.each(of_columns, after, stats, &mut |number, y| column(number, &y))
-    }
-
-    /// Returns the prepared observations of a box.
-    fn operand<'t, T: Element>(
-        &self,
-        (array, number): (usize, usize),
-        x: &'t Tensor<T>,
-        tables: &Tables,
-    ) -> Result<PreparedObservations<'t, T>> {
-        let (first, table) = (self.observations(array, number).start, Arc::clone(&tables[array][number]));
-        PreparedObservations::prepared(
-            (NAMES[array], x, first),
-            table,
-            self.measure.wide,
-            &self.measure.options,
-        )
-    }
-
-    fn boxes(&self, array: usize) -> usize {
-        to_usize(self.reading.counts[array].div_ceil(self.of_box))
-    }
-
-    /// Returns the observations of a box; an empty range for a box after the last.
-    fn observations(&self, array: usize, number: usize) -> Range<u64> {
-        let first = (number as u64).saturating_mul(self.of_box);
-        let end = self.reading.counts[array];
-        first.min(end)..end.min(first.saturating_add(self.of_box))
-    }
-
-    /// Reads all observations once and prepares them. Returns the boxes of the first strip, and the tables of all boxes.
-    fn prepare<T: Element>(&mut self, stats: &mut StreamStats) -> Result<(Vec<Tensor<T>>, Tables)> {
-        let (mut first_strip, mut tables) = (Vec::new(), Tables::default());
-        let (mut undefined, mut size) = (<[Vec<_>; 2]>::default(), 0.0f64);
-        let wide = self.measure.wide;
-        let mut status = Status::new(0, 2, self.reading.observations());
-        for (array, tables) in tables.iter_mut().enumerate().take(self.plans.len()) {
-            self.each(array, 0..self.boxes(array), stats, &mut |number, x: Tensor<T>| {
-                let range = self.observations(array, number);
-                let mut operand = self.measure.prepared((NAMES[array], &x, range.start))?;
-                size = size.max(largest(&operand.sizes));
-                undefined[array].append(&mut operand.undefined);
-                tables.push(operand.table);
-                if array == 0 && number < self.staying {
-                    first_strip.push(x);
-                }
-                status.rows += range.end - range.start;
-                self.run.progress.tell(status);
-                Ok(())
-            })?;
-        }
-        self.measure.undefined = undefined;
-        if let Some(scale) = self.measure.scale(size) {
-            let [shift, rest, _] = PLAIN;
-            for (array, tables) in tables.iter_mut().enumerate() {
-                for (number, own) in tables.iter_mut().enumerate() {
-                    let range = self.observations(array, number);
-                    let entries = vec![[shift, rest, scale]; to_usize(range.end - range.start)];
-                    *own = table(&self.measure.device, &entries, wide)?.into();
-                }
-            }
-        }
-        Ok((first_strip, tables))
-    }
-
-    /// Passes the boxes `numbers` of an array to `sink`, in order.
-    fn each<T: Element>(
-        &self,
-        array: usize,
-        numbers: Range<usize>,
-        stats: &mut StreamStats,
-        sink: &mut dyn FnMut(usize, Tensor<T>) -> Result<()>,
-    ) -> Result<()> {
-        if numbers.is_empty() {
-            return Ok(());
-        }
-        let columns = self.reading.options.columns;
-        if self.reading.features == 0 {
-            return numbers.into_iter().try_for_each(|number| {
-                let range = self.observations(array, number);
-                let count = range.end - range.start;
-                let shape = if columns { [0, count] } else { [count, 0] };
-                sink(number, Tensor::zeros(&self.measure.device, &shape)?)
-            });
-        }
-        let left_out: Vec<bool> = (0..self.boxes(array)).map(|number| !numbers.contains(&number)).collect();
-        let plan = &self.plans[array..=array];
-        self.reading.each(plan, &left_out, &self.run.cancel, stats, |core, x| {
-            let number = to_usize(core[usize::from(columns)].start / self.of_box);
-            x.into_iter().try_for_each(|x| sink(number, x))
-        })
     }
 }
 
-/// Returns the memory of the nearest so far, what results take besides once pairs are computed, and that of a pair in a block.
-fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> [Needs; 3] {
+/// Returns the memory of a search for the k nearest.
+fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> SearchNeeds {
     let [lists, results] = NearestSoFar::lists_and_results(extents[0], k);
     match (on_device, measure.device.shares_host_memory()) {
         (true, _) => {
@@ -324,12 +67,6 @@ fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> [
     }
 }
 
-/// Returns the number of observations along each side of blocks of pairs for which boxes leave room. On the host, blocks of 512 take up to a
-/// tenth longer than those of 1,024, and blocks of one tile five times as long.
-fn good_side(device: &Device) -> u64 {
-    most(device) / 2
-}
-
 /// Returns the k nearest neighbors, as [`neighbors`] does if all observations fit the device.
 ///
 /// # Errors
@@ -340,26 +77,86 @@ pub(super) fn nearest<T: Element>(
     run: &Run,
     stats: &mut StreamStats,
 ) -> Result<Neighbors> {
-    let (measure, k) = (reading.measure::<T>()?, k as u64);
-    let extents = [reading.counts[0], *reading.counts.last().unwrap_or(&0)];
-    let on_device = measure.finds_nearest(extents, k);
-    let [kept, results, pair] = needs(&measure, (extents, k, on_device));
+    let (extents, options) = (reading.extents(), &reading.options);
+    let needs = |measure: &Measure, on_device| needs(measure, (extents, k as u64, on_device));
+    let on_device = reading.measure::<T>()?.finds_nearest(extents, k as u64);
+    match in_boxes::<T>(reading, on_device, needs, run)? {
+        Some((search, on_device)) => search.find::<T>(k as u64, on_device, stats),
+        None => resident::<T, _>(reading, run, stats, |x, y, run| {
+            neighbors(x, y, k, reading.metric, options, run)
+        }),
+    }
+}
+
+/// Returns the neighbors within a radius, as [`radius_neighbors`](crate::distance::radius_neighbors()) does.
+///
+/// # Errors
+/// As [`radius_neighbors_stored`](super::radius_neighbors_stored).
+pub(super) fn within<T: Element>(
+    reading: &StoredOperands,
+    radius: f64,
+    run: &Run,
+    stats: &mut StreamStats,
+) -> Result<RadiusNeighbors> {
+    let needs = |measure: &Measure, _| [Needs::default(), Needs::default(), measure.pair_needs()];
+    PairsWithin::find(
+        &reading.measure::<T>()?,
+        reading.extents(),
+        radius,
+        run,
+        |pairs, run| match in_boxes::<T>(reading, false, needs, run)? {
+            Some((mut search, _)) => {
+                pairs.begin()?;
+                search.each_block::<T>(stats, |block| pairs.take(block))
+            }
+            None => resident::<T, _>(reading, run, stats, |x, y, run| {
+                let job = Job::new(x, y, reading.metric, &reading.options)?;
+                with_members(job, (x, y), run, |jobs| pairs.take_all(&jobs, run))
+            }),
+        },
+    )
+}
+
+/// Loads all observations, and passes them to `find` with the memory that remains.
+fn resident<T: Element, R>(
+    reading: &StoredOperands,
+    run: &Run,
+    stats: &mut StreamStats,
+    find: impl FnOnce(&Tensor<T>, Option<&Tensor<T>>, &Run) -> Result<R>,
+) -> Result<R> {
+    let (tensors, rest, _) = reading.load::<T>(run, Needs::default(), stats)?;
+    let started = Instant::now();
+    let result = find(&tensors[0], tensors.get(1), &rest);
+    stats.compute += started.elapsed();
+    result
+}
+
+/// Returns a search in boxes, and true if the device searches; none if all observations are better loaded at once. `needs` gets true for a search
+/// by the device.
+///
+/// # Errors
+/// [`Error::Budget`], with the minimum of the way that needs less; [`Error::Limit`].
+fn in_boxes<'a, T: Element>(
+    reading: &'a StoredOperands,
+    on_device: bool,
+    needs: impl Fn(&Measure, bool) -> SearchNeeds,
+    run: &'a Run,
+) -> Result<Option<(BoxSearch<'a>, bool)>> {
+    let (measure, extents) = (reading.measure::<T>()?, reading.extents());
+    let [kept, results, pair] = needs(&measure, on_device);
     let kept = kept + results;
     let loaded = reading.to_load(&run.memory, kept + pair);
-    let side = loaded.and_then(|(_, rest)| measure.side_of(pair, kept, &rest));
-    let resident = |stats: &mut StreamStats| {
-        let (tensors, rest, _) = reading.load::<T>(run, Needs::default(), stats)?;
-        let started = Instant::now();
-        let result =
-            neighbors(&tensors[0], tensors.get(1), to_usize(k), reading.metric, &reading.options, &rest);
-        stats.compute += started.elapsed();
-        result
-    };
+    // The members of a group share the pairs of observations that each has. Boxes are on the first.
+    let members = reading.device.members().len() as u64;
+    let side = loaded.and_then(|(_, rest)| measure.side_of(pair, kept, &rest.shared_by(members)));
     let good = good_side(&reading.device).min(extents[0].max(extents[1]));
     if side.as_ref().is_ok_and(|&side| side >= good) {
-        return resident(stats);
+        return Ok(None);
     }
-    let boxes = |measure, on_device| BoxSearch::within(reading, measure, (extents, k, on_device), run);
+    let boxes = |measure: Measure, on_device| {
+        let needs = needs(&measure, on_device);
+        Ok((BoxSearch::within(reading, measure, needs, run)?, on_device))
+    };
     let planned = match boxes(measure, on_device) {
         // Without lists of the nearest, the device may have room.
         Err(Error::Budget { .. }) if on_device && side.is_err() => boxes(reading.measure::<T>()?, false),
@@ -367,10 +164,10 @@ pub(super) fn nearest<T: Element>(
     };
     match (planned, side) {
         // Boxes are read again, which pays if blocks of pairs get much larger.
-        (Ok(search), Ok(side)) if search.side < 2 * side => resident(stats),
-        (Ok(search), _) => search.find::<T>(stats),
+        (Ok((search, _)), Ok(side)) if search.side < 2 * side => Ok(None),
+        (Ok(search), _) => Ok(Some(search)),
         // Small blocks of pairs are better than failing.
-        (Err(_), Ok(_)) => resident(stats),
+        (Err(_), Ok(_)) => Ok(None),
         (Err(error), Err(of_all)) => Err(error.or_of_less_memory(of_all)),
     }
 }
@@ -378,7 +175,9 @@ pub(super) fn nearest<T: Element>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ChunkedArray, distance::Options, openings::cpu, store::MemoryArray};
+    use std::sync::Arc;
+
+    use crate::{Budget, ChunkedArray, distance::Options, openings::cpu, store::MemoryArray};
 
     /// Whatever memory there is, boxes are not so large that little is left for blocks of pairs.
     #[test]
@@ -390,9 +189,8 @@ mod tests {
         for memory in (1..120).map(|quarter| quarter << 18) {
             let run = Run { memory: Budget::default().host(memory), ..Run::default() };
             let measure = reading.measure::<u8>().unwrap();
-            let Ok(search) = BoxSearch::within(&reading, measure, ([30_000; 2], 10, false), &run) else {
-                continue;
-            };
+            let needs = needs(&measure, ([30_000; 2], 10, false));
+            let Ok(search) = BoxSearch::within(&reading, measure, needs, &run) else { continue };
             let good = search.of_box.min(good_side(cpu()));
             assert!(search.side >= good, "{memory}: {} of boxes of {}", search.side, search.of_box);
             whole += usize::from(good == good_side(cpu()));

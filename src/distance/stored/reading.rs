@@ -127,6 +127,11 @@ impl StoredOperands {
         self.counts.get(1).copied()
     }
 
+    /// Returns the numbers of observations that are paired.
+    pub(super) fn extents(&self) -> [u64; 2] {
+        [self.counts[0], self.others().unwrap_or(self.counts[0])]
+    }
+
     /// Returns the number of observations of all arrays.
     pub(super) fn observations(&self) -> u64 {
         self.counts.iter().copied().fold(0, u64::saturating_add)

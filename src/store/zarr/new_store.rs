@@ -120,6 +120,20 @@ impl NewStore {
         Ok(())
     }
 
+    /// Writes the array `name` with one axis, in chunks of up to 2^20 elements.
+    ///
+    /// # Cost
+    /// Memory for one compressed chunk.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn put_vector<T: Storable>(&self, name: &str, axis: &str, elements: &[T]) -> Result<()> {
+        let chunk = elements.len().clamp(1, CHUNK);
+        let [shape, extent] = [elements.len(), chunk].map(|n| [n as u64]);
+        let array = self.array(name, ArraySpec::new(T::STORED, &shape, &extent).of_results(&[axis]))?;
+        (0..).zip(elements.chunks(chunk)).try_for_each(|(tile, elements)| array.write(&[tile], elements))
+    }
+
     /// Renames the folder to the store's name.
     ///
     /// # Errors
