@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::{
     Metric, Missing, Options,
     frame::between,
+    members::dealt,
     metric::{Finish, Prepare, Scaling},
     precision::{factor, is_wide},
     sums::{ObservationPairs, PreparedObservations, features, largest},
@@ -363,15 +364,11 @@ impl<'a, T: Element> Job<'a, T> {
     /// Returns the parts of some observations of x whose pairs this job computes. A member of a group has several, and as many pairs as each other
     /// member, also of a lower triangle. Members get the same parts, however many observations the blocks of each have.
     pub(super) fn parts(&self, rows: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-        let [member, members] = self.share;
+        let [_, members] = self.share;
         let count = if members == 1 { 1 } else { PARTS * members };
         let tile = u64::from(TILE);
         let size = (rows.end - rows.start).div_ceil(count).next_multiple_of(tile).max(tile);
-        let parts = pieces(rows, size).zip(0..).filter(move |(_, i)| {
-            let (round, place) = (i / members, i % members);
-            member == if round % 2 == 0 { place } else { members - 1 - place }
-        });
-        parts.map(|(part, _)| part)
+        dealt(pieces(rows, size), self.share)
     }
 
     /// Returns the numbers of observations of x and of y.

@@ -110,6 +110,18 @@ fn view<'x, T: Element>(x: &'x Tensor<T>, member: &Device) -> Result<TensorView<
     }
 }
 
+/// Returns the parts of a member of a group: as many, and as much in all, as those of each other member, also if later parts are larger.
+pub(super) fn dealt<P>(
+    parts: impl Iterator<Item = P>,
+    [member, members]: [u64; 2],
+) -> impl Iterator<Item = P> {
+    let own = parts.zip(0..).filter(move |(_, i)| {
+        let (round, place) = (i / members, i % members);
+        member == if round % 2 == 0 { place } else { members - 1 - place }
+    });
+    own.map(|(part, _)| part)
+}
+
 /// Returns what all members write to.
 pub(super) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)

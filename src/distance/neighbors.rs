@@ -2,8 +2,8 @@
 
 use super::{
     Metric, Options, candidates,
-    job::Job,
-    members::{merged, with_members},
+    job::{Job, Measure},
+    members::{Kept, merged, with_members},
     search::select,
     so_far::{NearestSoFar, Neighbors, on_host, sorted},
 };
@@ -77,14 +77,16 @@ pub fn neighbors<T: Element>(
                 let (kept, numbers) = select(job, of_each, NearestSoFar::needs(m, of_each), run)?;
                 Ok((kept.read()?, numbers.read()?))
             })?;
-            let (kept, numbers) = merged(&measure.device, lists, k, |pair| measure.key(pair))?;
-            return sorted(measure, (&kept, &numbers), [to_usize(m), k]);
+            return chosen(measure, lists, [to_usize(m), k]);
         }
-        let mut found = jobs.each(run, m, |_, job, run| on_host(job, k, run))?;
-        let mut nearest = found.swap_remove(0);
-        found.into_iter().for_each(|others| nearest.merge(others));
-        nearest.finish()
+        NearestSoFar::finish_all(jobs.each(run, m, |_, job, run| on_host(job, k, run))?)
     })
+}
+
+/// Returns the k nearest of m observations from those that members kept of different pairs.
+pub(super) fn chosen(measure: &Measure, lists: Vec<Kept>, [m, k]: [usize; 2]) -> Result<Neighbors> {
+    let (kept, numbers) = merged(&measure.device, lists, k, |pair| measure.key(pair))?;
+    sorted(measure, (&kept, &numbers), [m, k])
 }
 
 /// # Errors

@@ -227,14 +227,20 @@ impl NearestSoFar {
         Ok(())
     }
 
-    /// Takes what another has found among other pairs of the same observations.
-    pub(super) fn merge(&mut self, other: Self) {
-        let both = self.nearest.par_iter_mut().zip(other.nearest);
-        self.threads.install(|| {
-            both.for_each(|(own, other)| {
+    /// Returns the nearest of what members of a group found, each among other pairs of the same observations.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(super) fn finish_all(mut found: Vec<Self>) -> Result<Neighbors> {
+        let mut nearest = found.swap_remove(0);
+        for other in found {
+            let both = nearest.nearest.par_iter_mut().zip(other.nearest);
+            let offer = |(own, other): (&mut Nearest, Nearest)| {
                 other.heap.into_iter().for_each(|neighbor| own.offer_any(neighbor));
-            })
-        });
+            };
+            nearest.threads.install(|| both.for_each(offer));
+        }
+        nearest.finish()
     }
 
     /// Takes a block, as [`take`](Self::take) does.

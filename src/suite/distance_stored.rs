@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{data::values, device_tests};
+use super::{data::values, device_tests, group::group};
 use crate::{
     Budget, ChunkedArray, Device, Element, Error, MemoryKind, Run, StoredType, Tensor, assert_err,
     distance::{
@@ -15,7 +15,7 @@ use crate::{
 
 device_tests! {
     empty, refused, f64s, errors_name_observations;
-    nearest_within_any_budget, radius_within_any_budget, nearest_of_each_type, boxes_of_features, any_budget, types, both_passes,
+    nearest_within_any_budget, radius_within_any_budget, boxes_of_members, nearest_of_each_type, boxes_of_features, any_budget, types, both_passes,
 }
 
 type Array = Arc<dyn ChunkedArray>;
@@ -343,6 +343,42 @@ fn radius_within_any_budget(device: &Device) {
         }
         assert_err!(find(widest, &told(|status| status.pass == 1).0.memory(least)), Error::Cancelled);
         assert_err!(find(f64::NAN, &Run::default()), Error::Argument { name: "radius", .. });
+    }
+}
+
+/// Members of a group find the neighbors of one device, each in boxes of its own, within a budget for all.
+fn boxes_of_members(device: &Device) {
+    let (group, options) = (group(device, 3), Options::default());
+    for (n, others, metric) in [
+        (23u64, None, Metric::Euclidean),
+        (12, None, Metric::KlDivergence),
+        (9, Some(5), Metric::Correlation),
+    ] {
+        let made = |(seed, n)| {
+            let values: Vec<f32> = values::<f32>(seed, n * 100).iter().map(|x| x.abs() + 0.5).collect();
+            stored(&values, [n, 100], [4, 30])
+        };
+        let (x, y) = (made((1, n)), others.map(|n| made((2, n))));
+        let find =
+            |device: &Device, run: &Run| neighbors_stored(&x, y.as_ref(), 3, metric, &options, device, run);
+        let all = find(device, &Run::default()).unwrap();
+        let (enough, few) = raised(&|run| find(&group, run));
+        let few = few.unwrap();
+        assert_eq!(few.nearest, all.nearest, "{metric}");
+        // Each member reads all observations, and others again.
+        assert!(few.stats.chunks > 3 * all.stats.chunks, "{metric}: {:?}", few.stats);
+        let (run, statuses) = told(|_| false);
+        let more = Budget::default().host(enough.host.map(|bytes| bytes * 2)).device(enough.device);
+        assert_eq!(find(&group, &run.memory(more)).unwrap().nearest, all.nearest, "{metric}");
+        let statuses = statuses.lock().unwrap();
+        assert_eq!(statuses.last().map(|status| status.rows), Some(n), "{statuses:?}");
+        assert!(statuses.iter().all(|status| status.rows <= status.total), "{statuses:?}");
+        let radius = all.nearest.distances.data()[1];
+        let within = |device: &Device, run: &Run| {
+            radius_neighbors_stored(&x, y.as_ref(), radius, metric, &options, device, run)
+        };
+        let (_, few) = raised(&|run| within(&group, run));
+        assert_eq!(few.unwrap().within, within(device, &Run::default()).unwrap().within, "{metric}");
     }
 }
 

@@ -35,7 +35,7 @@ use crate::{
 device_tests! { ; swept, filtered, distances, nearest, packed, refused, faults; matrices, decompositions }
 
 /// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
-fn group(device: &Device, count: usize) -> Device {
+pub(super) fn group(device: &Device, count: usize) -> Device {
     let name = &device.info().name;
     let another = |i| Device::open_with(name, &DeviceOptions::default().threads(i)).unwrap();
     let others = (1..count).map(another);

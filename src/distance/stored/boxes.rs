@@ -1,12 +1,18 @@
 //! Pairs of stored observations that do not fit the device: some boxes of observations stay on the device while the others pass through.
 
-use std::{mem::take, ops::Range, sync::Arc, time::Instant};
+use std::{
+    mem::take,
+    ops::Range,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use super::reading::{OBSERVATION, Plans, StoredOperands, largest_that_fits};
 use crate::{
     Budget, Device, Element, Needs, Result, Run, Status, Tensor,
     distance::{
         job::{DistanceBlock, Measure, Pipeline, most},
+        members::{dealt, locked},
         precision::{PLAIN, table},
         sums::{PreparedObservations, largest},
     },
@@ -31,40 +37,63 @@ const NAMES: [&str; 2] = ["x", "y"];
 /// The tables of the boxes of x and of y.
 type Tables = [Vec<Arc<Tensor<f32>>>; 2];
 
+/// The observations that are prepared: the boxes of the first strip, if this member pairs it, and the tables of all boxes.
+pub(super) struct Boxes<T: Element> {
+    first_strip: Vec<Tensor<T>>,
+    tables: Tables,
+}
+
+impl<T: Element> Default for Boxes<T> {
+    fn default() -> Self {
+        Self { first_strip: Vec::new(), tables: Tables::default() }
+    }
+}
+
 /// A sink for two boxes whose observations are paired with each other.
 type PairsOfBoxes<'a, T> =
     dyn FnMut(&PreparedObservations<'_, T>, &PreparedObservations<'_, T>) -> Result<()> + 'a;
 
 /// A search for neighbors among stored observations, some of which stay on the device while the others pass.
-pub(super) struct BoxSearch<'a> {
-    reading: &'a StoredOperands,
-    pub(super) run: &'a Run,
+pub(super) struct BoxSearch {
+    reading: StoredOperands,
+    pub(super) run: Run,
     pub(super) measure: Measure,
     /// A plan for each array, of boxes with all features of some observations.
     plans: Plans,
+    pub(super) sizes: BoxSizes,
+    /// The number of a member of a group, and the number of members, each of which pairs some strips of boxes of x.
+    share: [u64; 2],
+    /// The numbers of observations that are paired.
+    pub(super) extents: [u64; 2],
+}
+
+/// The sizes of a search.
+#[derive(Clone, Copy)]
+pub(super) struct BoxSizes {
     /// The number of observations in a box.
     pub(super) of_box: u64,
     /// The number of boxes of x that stay on the device, at least 1.
     staying: usize,
     /// The number of observations along each side of a block of pairs.
     pub(super) side: u64,
-    /// The numbers of observations that are paired.
-    pub(super) extents: [u64; 2],
+    /// The bytes of chunks that are decoded ahead.
+    ahead: u64,
 }
 
 /// The memory of a search: of the neighbors so far, what results take besides once pairs are computed, and that of a pair in a block.
 pub(super) type SearchNeeds = [Needs; 3];
 
-impl<'a> BoxSearch<'a> {
-    /// Creates the search with the largest boxes that fit memory together with the sums of pairs.
+impl BoxSizes {
+    /// Returns the sizes of the largest boxes that fit memory together with the sums of pairs, on each of some members of a group.
     ///
     /// # Errors
     /// [`Error::Budget`]; [`Error::Limit`].
     pub(super) fn within(
-        reading: &'a StoredOperands,
-        measure: Measure,
+        reading: &StoredOperands,
+        measure: &Measure,
         [kept, results, pair]: SearchNeeds,
-        run: &'a Run,
+        members: u64,
+        memory: &Budget,
     ) -> Result<Self> {
         let (device, tile) = (&measure.device, u64::from(TILE));
         let observations = reading.observations();
@@ -87,7 +116,7 @@ impl<'a> BoxSearch<'a> {
             let of_boxes = Needs::device(block) * (least + PASSING) + TRACKING * boxes;
             let staged = Needs::host(block) * 2 + Needs::host(chunks);
             // Staging and the host's part of pairs are freed before results are made.
-            let rest = run.memory.fit(device, known + (of_boxes + staged + pair * pairs).max(results))?;
+            let rest = memory.fit(device, known + (of_boxes + staged + pair * pairs).max(results))?;
             Ok((plans, of_box, block, least, pairs, rest.left(device)))
         })?;
         // A third of the memory goes to pairs, an eighth of the host's to chunks, and the rest to boxes.
@@ -100,48 +129,84 @@ impl<'a> BoxSearch<'a> {
         let more = (pair * (side * side).saturating_sub(pairs)).on(device);
         let taken = more.of_tensors(device) + if device.shares_host_memory() { ahead } else { 0 };
         let staying = to_usize(least + left.of_tensors(device).saturating_sub(taken) / block.max(1));
-        let plans = reading.with_bytes(plans, ahead);
-        Ok(Self { reading, run, measure, plans, of_box, staying, side, extents: reading.extents() })
+        // Each member has several strips, so that members take as long.
+        let boxes = reading.counts[0].div_ceil(of_box);
+        let most = if members == 1 { boxes } else { boxes.div_ceil(2 * members) };
+        Ok(Self { of_box, staying: staying.min(to_usize(most)).max(1), side, ahead })
+    }
+}
+
+impl BoxSearch {
+    /// # Errors
+    /// As [`Measure::new`].
+    fn new<T: Element>(reading: StoredOperands, sizes: BoxSizes, share: [u64; 2], run: &Run) -> Result<Self> {
+        let plans = reading.plans(Some(sizes.of_box), reading.features)?;
+        let (measure, extents) = (reading.measure::<T>()?, reading.extents());
+        let plans = reading.with_bytes(plans, sizes.ahead);
+        Ok(Self { reading, run: run.clone(), measure, plans, sizes, share, extents })
     }
 
-    /// Passes each block of distances to `sink`. Progress reports two passes: the first reads and prepares all observations, the second computes
-    /// distances.
+    /// Prepares a search on each member of the group, which has the pairs of some observations of x, and passes it to `work`. Progress reports two
+    /// passes: the first reads and prepares all observations, the second computes distances.
+    ///
+    /// # Errors
+    /// As [`neighbors_stored`](super::neighbors_stored).
+    pub(super) fn on_members<T: Element, R: Send>(
+        reading: &StoredOperands,
+        sizes: BoxSizes,
+        run: &Run,
+        stats: &mut StreamStats,
+        work: impl Fn(&Self, Boxes<T>, &mut StreamStats) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        reading.device.has_one_kind("distance")?;
+        let m = reading.counts[0];
+        let strips = m.div_ceil(sizes.of_box.saturating_mul(sizes.staying as u64));
+        let device = reading.device.first_members(to_usize(strips));
+        let count = device.members().len() as u64;
+        let prepared = device.each_member(run, count * reading.observations(), |i, member, run| {
+            let mut stats = StreamStats::default();
+            let mut search = Self::new::<T>(reading.on(member), sizes, [i as u64, count], run)?;
+            let boxes = search.prepare::<T>(&mut stats)?;
+            Ok(Mutex::new((search, boxes, stats)))
+        })?;
+        let results = device.each_member(run, m, |i, _, run| {
+            let (search, boxes, stats) = &mut *locked(&prepared[i]);
+            search.run = run.clone();
+            work(search, take(boxes), stats)
+        })?;
+        prepared.iter().for_each(|prepared| stats.add(&locked(prepared).2));
+        Ok(results)
+    }
+
+    /// Passes each block of distances to `sink`.
     ///
     /// # Errors
     /// As [`neighbors_stored`](super::neighbors_stored).
     pub(super) fn each_block<T: Element>(
-        &mut self,
+        &self,
+        boxes: Boxes<T>,
         stats: &mut StreamStats,
         sink: impl FnMut(&mut DistanceBlock),
     ) -> Result<()> {
-        let (first_strip, tables) = self.prepare::<T>(stats)?;
-        let mut pipeline = Pipeline::new(&self.measure, self.side, self.run, sink);
-        self.each_strip(first_strip, &tables, stats, &mut |x, y| {
-            pipeline.add((x, x.range()), (y, y.range()))
-        })?;
+        let mut pipeline = Pipeline::new(&self.measure, self.sizes.side, &self.run, sink);
+        self.each_strip(boxes, stats, &mut |x, y| pipeline.add((x, x.range()), (y, y.range())))?;
         let started = Instant::now();
         pipeline.finish()?;
         stats.compute += started.elapsed();
-        self.tell_end();
         Ok(())
     }
 
-    pub(super) fn tell_end(&self) {
-        let mut status = Status::new(1, 2, self.extents[0]);
-        status.rows = self.extents[0];
-        self.run.progress.tell(status);
-    }
-
-    /// Passes each box of x with each box that it is paired with to `sink`, strip by strip. The boxes of the first strip are on the device.
+    /// Passes each box of this member's share of x with each box that it is paired with to `sink`, strip by strip.
     pub(super) fn each_strip<T: Element>(
         &self,
-        mut first_strip: Vec<Tensor<T>>,
-        tables: &Tables,
+        boxes: Boxes<T>,
         stats: &mut StreamStats,
         sink: &mut PairsOfBoxes<'_, T>,
     ) -> Result<()> {
-        for first in (0..self.boxes(0)).step_by(self.staying) {
-            let strip = first..self.boxes(0).min(first.saturating_add(self.staying));
+        let (Boxes { mut first_strip, tables }, staying) = (boxes, self.sizes.staying);
+        let (mut status, count) = (Status::new(1, 2, self.extents[0]), self.boxes(0));
+        for first in dealt((0..count).step_by(staying), self.share) {
+            let strip = first..count.min(first.saturating_add(staying));
             let mut here = take(&mut first_strip);
             if first > 0 {
                 self.each(0, strip.clone(), stats, &mut |_, x| {
@@ -149,8 +214,9 @@ impl<'a> BoxSearch<'a> {
                     Ok(())
                 })?;
             }
-            self.strip(strip, &here, tables, stats, sink)?;
+            self.strip(strip, &here, &tables, &mut status, stats, sink)?;
         }
+        self.run.progress.tell(status);
         Ok(())
     }
 
@@ -161,6 +227,7 @@ impl<'a> BoxSearch<'a> {
         strip: Range<usize>,
         here: &[Tensor<T>],
         tables: &Tables,
+        status: &mut Status,
         stats: &mut StreamStats,
         sink: &mut PairsOfBoxes<'_, T>,
     ) -> Result<()> {
@@ -174,8 +241,8 @@ impl<'a> BoxSearch<'a> {
             (true, false) => (0..strip.start, strip.end..boxes),
             (false, _) => (0..boxes, boxes..boxes),
         };
-        let mut status = Status::new(1, 2, self.reading.counts[0]);
         let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
+        let before_strip = status.rows;
         let columns = if is_lower { strip.end } else { boxes } as u64;
         // In this order of columns and rows, each observation is offered increasing indices.
         let mut column = |number: usize, y: &Tensor<T>| -> Result<()> {
@@ -183,8 +250,8 @@ impl<'a> BoxSearch<'a> {
             let mut below = rows.iter().filter(|x| !is_lower || x.range().start >= y.range().start);
             below.try_for_each(|x| sink(x, y))?;
             // The last block is still in transfer.
-            status.rows = start + (end - start) / columns.max(1) * number as u64;
-            self.run.progress.tell(status);
+            status.rows = before_strip + (end - start) / columns.max(1) * number as u64;
+            self.run.progress.tell(*status);
             Ok(())
         };
         self.each(of_columns, before, stats, &mut |number, y| column(number, &y))?;
@@ -193,7 +260,9 @@ impl<'a> BoxSearch<'a> {
             strip.zip(here).try_for_each(|(number, y)| column(number, y))?;
             stats.compute += started.elapsed();
         }
-        self.each(of_columns, after, stats, &mut |number, y| column(number, &y))
+        self.each(of_columns, after, stats, &mut |number, y| column(number, &y))?;
+        status.rows = before_strip + (end - start);
+        Ok(())
     }
 
     /// Returns the prepared observations of a box.
@@ -213,21 +282,18 @@ impl<'a> BoxSearch<'a> {
     }
 
     fn boxes(&self, array: usize) -> usize {
-        to_usize(self.reading.counts[array].div_ceil(self.of_box))
+        to_usize(self.reading.counts[array].div_ceil(self.sizes.of_box))
     }
 
     /// Returns the observations of a box; an empty range for a box after the last.
     fn observations(&self, array: usize, number: usize) -> Range<u64> {
-        let first = (number as u64).saturating_mul(self.of_box);
+        let first = (number as u64).saturating_mul(self.sizes.of_box);
         let end = self.reading.counts[array];
-        first.min(end)..end.min(first.saturating_add(self.of_box))
+        first.min(end)..end.min(first.saturating_add(self.sizes.of_box))
     }
 
-    /// Reads all observations once and prepares them. Returns the boxes of the first strip, and the tables of all boxes.
-    pub(super) fn prepare<T: Element>(
-        &mut self,
-        stats: &mut StreamStats,
-    ) -> Result<(Vec<Tensor<T>>, Tables)> {
+    /// Reads all observations once and prepares them.
+    fn prepare<T: Element>(&mut self, stats: &mut StreamStats) -> Result<Boxes<T>> {
         let (mut first_strip, mut tables) = (Vec::new(), Tables::default());
         let (mut undefined, mut size) = (<[Vec<_>; 2]>::default(), 0.0f64);
         let wide = self.measure.wide;
@@ -239,7 +305,7 @@ impl<'a> BoxSearch<'a> {
                 size = size.max(largest(&operand.sizes));
                 undefined[array].append(&mut operand.undefined);
                 tables.push(operand.table);
-                if array == 0 && number < self.staying {
+                if array == 0 && self.share[0] == 0 && number < self.sizes.staying {
                     first_strip.push(x);
                 }
                 status.rows += range.end - range.start;
@@ -258,7 +324,7 @@ impl<'a> BoxSearch<'a> {
                 }
             }
         }
-        Ok((first_strip, tables))
+        Ok(Boxes { first_strip, tables })
     }
 
     /// Passes the boxes `numbers` of an array to `sink`, in order.
@@ -284,7 +350,7 @@ impl<'a> BoxSearch<'a> {
         let left_out: Vec<bool> = (0..self.boxes(array)).map(|number| !numbers.contains(&number)).collect();
         let plan = &self.plans[array..=array];
         self.reading.each(plan, &left_out, &self.run.cancel, stats, |core, x| {
-            let number = to_usize(core[usize::from(columns)].start / self.of_box);
+            let number = to_usize(core[usize::from(columns)].start / self.sizes.of_box);
             x.into_iter().try_for_each(|x| sink(number, x))
         })
     }

@@ -1,9 +1,9 @@
 //! The nearest neighbors, and those within a radius, for stored matrices: of all observations at once, or of boxes.
 
-use std::time::Instant;
+use std::{sync::Mutex, time::Instant};
 
 use super::{
-    boxes::{BoxSearch, SearchNeeds, good_side},
+    boxes::{BoxSearch, BoxSizes, SearchNeeds, good_side},
     reading::StoredOperands,
 };
 use crate::{
@@ -11,46 +11,55 @@ use crate::{
     distance::{
         Metric, NearestSoFar, Neighbors, RadiusNeighbors,
         job::{Job, Measure},
-        members::with_members,
-        neighbors::neighbors,
+        members::{locked, with_members},
+        neighbors::{chosen, neighbors},
         on_device::BlockSums,
         search::Search,
-        so_far::sorted,
         within::PairsWithin,
     },
     extent::to_usize,
     stream::StreamStats,
 };
 
-impl BoxSearch<'_> {
-    /// Returns the k nearest, which the device finds if `on_device`, otherwise the host.
-    ///
-    /// # Errors
-    /// As [`neighbors_stored`](super::neighbors_stored).
-    fn find<T: Element>(mut self, k: u64, on_device: bool, stats: &mut StreamStats) -> Result<Neighbors> {
-        let extents = self.extents;
-        if !on_device {
-            let Measure { device, metric, is_self, .. } = &self.measure;
-            let how = (*is_self, self.measure.is_lower());
-            let [m, k] = [extents[0], k].map(to_usize);
-            let mut nearest = NearestSoFar::new(device, m, k, *metric == Metric::InnerProduct)?;
-            self.each_block::<T>(stats, |block| nearest.take_block(block, how))?;
-            return nearest.finish();
-        }
-        let (first_strip, tables) = self.prepare::<T>(stats)?;
-        let (measure, side) = (&self.measure, self.side);
-        let mut search = Search::new(measure, extents, k, side)?;
-        let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, self.run)?;
-        self.each_strip(first_strip, &tables, stats, &mut |x, y| {
-            sums.add((x, x.range(), 0), y, |sums, rows, columns| search.offer(sums, rows, columns), drop)
+/// Returns the k nearest by a search in boxes, which the device makes if `on_device`, otherwise the host.
+///
+/// # Errors
+/// As [`neighbors_stored`](super::neighbors_stored).
+fn nearest_in_boxes<T: Element>(
+    reading: &StoredOperands,
+    k: u64,
+    (sizes, on_device): (BoxSizes, bool),
+    run: &Run,
+    stats: &mut StreamStats,
+) -> Result<Neighbors> {
+    let (extents, side) = (reading.extents(), sizes.side);
+    let shape = [extents[0], k].map(to_usize);
+    if !on_device {
+        let found = BoxSearch::on_members::<T, _>(reading, sizes, run, stats, |search, boxes, stats| {
+            let Measure { device, metric, is_self, .. } = &search.measure;
+            let how = (*is_self, search.measure.is_lower());
+            let largest_first = *metric == Metric::InnerProduct;
+            let mut nearest = NearestSoFar::new(device, shape[0], shape[1], largest_first)?;
+            search.each_block(boxes, stats, |block| nearest.take_block(block, how))?;
+            Ok(nearest)
+        });
+        return NearestSoFar::finish_all(found?);
+    }
+    let found = BoxSearch::on_members::<T, _>(reading, sizes, run, stats, |search, boxes, stats| {
+        let measure = &search.measure;
+        let mut nearest = Search::new(measure, extents, k, side)?;
+        let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, &search.run)?;
+        search.each_strip(boxes, stats, &mut |x, y| {
+            sums.add((x, x.range(), 0), y, |sums, rows, columns| nearest.offer(sums, rows, columns), drop)
         })?;
         let started = Instant::now();
-        let (kept, numbers) = search.into_tensors();
-        let nearest = sorted(measure, (&kept.read()?, &numbers.read()?), [extents[0], k].map(to_usize))?;
+        let (kept, numbers) = nearest.into_tensors();
+        let kept = (kept.read()?, numbers.read()?);
         stats.compute += started.elapsed();
-        self.tell_end();
-        Ok(nearest)
-    }
+        Ok((kept, measure.clone()))
+    })?;
+    let (lists, measures): (_, Vec<_>) = found.into_iter().unzip();
+    chosen(&measures[0], lists, shape)
 }
 
 /// Returns the memory of a search for the k nearest.
@@ -81,7 +90,7 @@ pub(super) fn nearest<T: Element>(
     let needs = |measure: &Measure, on_device| needs(measure, (extents, k as u64, on_device));
     let on_device = reading.measure::<T>()?.finds_nearest(extents, k as u64);
     match in_boxes::<T>(reading, on_device, needs, run)? {
-        Some((search, on_device)) => search.find::<T>(k as u64, on_device, stats),
+        Some(sizes) => nearest_in_boxes::<T>(reading, k as u64, sizes, run, stats),
         None => resident::<T, _>(reading, run, stats, |x, y, run| {
             neighbors(x, y, k, reading.metric, options, run)
         }),
@@ -105,9 +114,14 @@ pub(super) fn within<T: Element>(
         radius,
         run,
         |pairs, run| match in_boxes::<T>(reading, false, needs, run)? {
-            Some((mut search, _)) => {
+            Some((sizes, _)) => {
                 pairs.begin()?;
-                search.each_block::<T>(stats, |block| pairs.take(block))
+                let pairs = Mutex::new(pairs);
+                let found =
+                    BoxSearch::on_members::<T, _>(reading, sizes, run, stats, |search, boxes, stats| {
+                        search.each_block(boxes, stats, |block| locked(&pairs).take(block))
+                    });
+                found.map(drop)
             }
             None => resident::<T, _>(reading, run, stats, |x, y, run| {
                 let job = Job::new(x, y, reading.metric, &reading.options)?;
@@ -131,41 +145,44 @@ fn resident<T: Element, R>(
     result
 }
 
-/// Returns a search in boxes, and true if the device searches; none if all observations are better loaded at once. `needs` gets true for a search
-/// by the device.
+/// Returns the sizes of a search in boxes, and true if the device searches; none if all observations are better loaded at once. `needs` gets true
+/// for a search by the device.
 ///
 /// # Errors
 /// [`Error::Budget`], with the minimum of the way that needs less; [`Error::Limit`].
-fn in_boxes<'a, T: Element>(
-    reading: &'a StoredOperands,
+fn in_boxes<T: Element>(
+    reading: &StoredOperands,
     on_device: bool,
     needs: impl Fn(&Measure, bool) -> SearchNeeds,
-    run: &'a Run,
-) -> Result<Option<(BoxSearch<'a>, bool)>> {
+    run: &Run,
+) -> Result<Option<(BoxSizes, bool)>> {
     let (measure, extents) = (reading.measure::<T>()?, reading.extents());
     let [kept, results, pair] = needs(&measure, on_device);
     let kept = kept + results;
     let loaded = reading.to_load(&run.memory, kept + pair);
-    // The members of a group share the pairs of observations that each has. Boxes are on the first.
     let members = reading.device.members().len() as u64;
-    let side = loaded.and_then(|(_, rest)| measure.side_of(pair, kept, &rest.shared_by(members)));
+    let side = loaded.and_then(|(_, rest)| {
+        let side = measure.side_of(pair, kept, &rest.shared_by(members));
+        side.map_err(|error| rest.error_of_part(members, error))
+    });
     let good = good_side(&reading.device).min(extents[0].max(extents[1]));
     if side.as_ref().is_ok_and(|&side| side >= good) {
         return Ok(None);
     }
-    let boxes = |measure: Measure, on_device| {
-        let needs = needs(&measure, on_device);
-        Ok((BoxSearch::within(reading, measure, needs, run)?, on_device))
+    let boxes = |on_device| {
+        let of_each =
+            |run: &Run| BoxSizes::within(reading, &measure, needs(&measure, on_device), members, &run.memory);
+        Ok((run.with_part(members, of_each)?, on_device))
     };
-    let planned = match boxes(measure, on_device) {
+    let planned = match boxes(on_device) {
         // Without lists of the nearest, the device may have room.
-        Err(Error::Budget { .. }) if on_device && side.is_err() => boxes(reading.measure::<T>()?, false),
+        Err(Error::Budget { .. }) if on_device && side.is_err() => boxes(false),
         planned => planned,
     };
     match (planned, side) {
         // Boxes are read again, which pays if blocks of pairs get much larger.
-        (Ok((search, _)), Ok(side)) if search.side < 2 * side => Ok(None),
-        (Ok(search), _) => Ok(Some(search)),
+        (Ok((sizes, _)), Ok(side)) if sizes.side < 2 * side => Ok(None),
+        (Ok(sizes), _) => Ok(Some(sizes)),
         // Small blocks of pairs are better than failing.
         (Err(_), Ok(_)) => Ok(None),
         (Err(error), Err(of_all)) => Err(error.or_of_less_memory(of_all)),
@@ -187,12 +204,12 @@ mod tests {
         let reading = StoredOperands::new(&x, None, Metric::Cosine, &Options::default(), cpu()).unwrap();
         let mut whole = 0;
         for memory in (1..120).map(|quarter| quarter << 18) {
-            let run = Run { memory: Budget::default().host(memory), ..Run::default() };
+            let memory = Budget::default().host(memory);
             let measure = reading.measure::<u8>().unwrap();
             let needs = needs(&measure, ([30_000; 2], 10, false));
-            let Ok(search) = BoxSearch::within(&reading, measure, needs, &run) else { continue };
-            let good = search.of_box.min(good_side(cpu()));
-            assert!(search.side >= good, "{memory}: {} of boxes of {}", search.side, search.of_box);
+            let Ok(sizes) = BoxSizes::within(&reading, &measure, needs, 1, &memory) else { continue };
+            let good = sizes.of_box.min(good_side(cpu()));
+            assert!(sizes.side >= good, "{memory:?}: {} of boxes of {}", sizes.side, sizes.of_box);
             whole += usize::from(good == good_side(cpu()));
         }
         assert!(whole > 20, "{whole}");

@@ -53,6 +53,7 @@ pub(super) fn largest_that_fits<P>(
 }
 
 /// The matrices to read, and their element type after conversion.
+#[derive(Clone)]
 pub(super) struct StoredOperands {
     pub(super) arrays: Vec<Arc<dyn ChunkedArray>>,
     pub(super) device: Device,
@@ -120,6 +121,11 @@ impl StoredOperands {
     /// [`Error::NoF64`].
     pub(super) fn measure<T: Element>(&self) -> Result<Measure> {
         Measure::new::<T>(&self.device, self.metric, &self.options, self.features, self.others().is_none())
+    }
+
+    /// Returns the same matrices, for a member of the device's group.
+    pub(super) fn on(&self, member: &Device) -> Self {
+        Self { device: member.clone(), ..self.clone() }
     }
 
     /// Returns the number of observations of y.
