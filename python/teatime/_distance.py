@@ -257,10 +257,10 @@ def radius_neighbors(
     x, y, metric, p, missing, negative, narrow, device, progress, storage_options
         As in :func:`neighbors`.
     radius
-        From 0 on; of ``inner_product`` and ``kl_divergence`` any number. Of an infinite one all are within but those at a distance of NaN.
+        From 0 on; of ``inner_product`` and ``kl_divergence`` any number. Of an infinite one (of ``inner_product``, ``-inf``) all are within but those at a distance of NaN.
         Distances are compared in float64, before they are rounded to the type of the result.
     memory
-        As in :func:`neighbors`. The neighbors may take half of it, at 32 to 36 bytes each: MemoryError where they do not fit, which names
+        As in :func:`neighbors`. The neighbors may take half of it, at 32 to 34 bytes each: MemoryError where they do not fit, which names
         their number.
 
     Returns
@@ -293,7 +293,7 @@ def radius_neighbors(
 def _near(
     function: str, wanted: float, operands_of: tuple[Any, Any, Any], options: dict[str, Any], run: tuple[Any, Any, Any]
 ) -> tuple[list[Any], tuple[int, int]]:
-    """What a compiled function finds, or that for stored arrays: whole numbers, then distances, where ``x`` is; and the numbers of observations."""
+    """The results of a compiled function, or of that for stored arrays: whole numbers, then distances, where ``x`` is; and the numbers of observations."""
     x, y, storage_options = operands_of
     device, progress, memory = run
     card, columns, stored = None, False, stored_operands(x, y, storage_options)

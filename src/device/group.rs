@@ -4,6 +4,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -151,12 +152,12 @@ impl Device {
         if let [only] = &members[..] {
             return Ok(vec![work(0, only, run)?]);
         }
+        let count = members.len() as u64;
         // A thread of the pool does not wait for others, which may need it.
         if members.iter().any(|member| member.pool().is_ok_and(|pool| pool.current_thread_index().is_some()))
         {
-            return members.iter().enumerate().map(|(i, member)| work(i, member, run)).collect();
+            return run.with_part(count, |run| in_turn(&members, run, total, work));
         }
-        let count = members.len() as u64;
         let stop = Cancel::default();
         let stops = stop.or(Some(&run.cancel.or(self.cancel())));
         let (send, receive) = mpsc::channel::<(usize, Option<Status>)>();
@@ -211,6 +212,25 @@ impl Device {
             done.into_iter().map(|done| done.unwrap_or_else(|panic| resume_unwind(panic))).collect();
         all_or_first_error(done).map_err(|error| run.memory.error_of_part(count, error))
     }
+}
+
+/// Calls `work` with one member after the other.
+fn in_turn<T>(
+    members: &[Device],
+    run: &Run,
+    total: u64,
+    work: impl Fn(usize, &Device, &Run) -> Result<T>,
+) -> Result<Vec<T>> {
+    let rows = Arc::new(AtomicU64::new(0));
+    let of_member = |(i, member): (usize, &Device)| {
+        let (before, told, progress) = (rows.load(Relaxed), Arc::clone(&rows), run.progress.clone());
+        let progress = Progress::new(move |status| {
+            told.store(before + status.rows, Relaxed);
+            progress.tell(Status { rows: before + status.rows, total, ..status });
+        });
+        work(i, member, &run.clone().progress(progress))
+    };
+    members.iter().enumerate().map(of_member).collect()
 }
 
 /// Returns all results, or the first error, if possible one that is not of a member that was stopped because of another.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{
     Metric, Missing, Options,
     frame::between,
-    members::dealt,
+    members::share_of,
     metric::{Finish, Prepare, Scaling},
     precision::{factor, is_wide},
     sums::{ObservationPairs, PreparedObservations, features, largest},
@@ -27,9 +27,6 @@ pub(super) const SIDE: u64 = 2048;
 /// The maximum number of observations along each side of a block computed by the host: sums of 8 MiB stay in cache, and its allocator reuses
 /// such buffers.
 const HOST_SIDE: u64 = 1024;
-
-/// The number of parts of the observations of x that each member of a group has: enough that members take as long.
-const PARTS: u64 = 4;
 
 /// Returns the maximum number of observations along each side of a block on a device.
 pub(super) fn most(device: &Device) -> u64 {
@@ -254,9 +251,9 @@ pub(super) struct DistanceBlock {
 }
 
 impl DistanceBlock {
-    /// Returns the numbers of shared features in the order of the distances, if elements may be missing.
-    pub(super) fn shared(&self) -> impl Iterator<Item = f64> {
-        let counts = self.counts.iter().flat_map(|counts| counts.as_chunks().0);
+    /// Returns the numbers of shared features in the order of the distances, from the pair `first` on, if elements may be missing.
+    pub(super) fn shared(&self, first: usize) -> impl Iterator<Item = f64> {
+        let counts = self.counts.iter().flat_map(move |counts| &counts.as_chunks().0[first..]);
         counts.map(|count| joined(count, self.wide))
     }
 }
@@ -361,14 +358,9 @@ impl<'a, T: Element> Job<'a, T> {
         Ok(Job { operands, measure, share: [0, 1] })
     }
 
-    /// Returns the parts of some observations of x whose pairs this job computes. A member of a group has several, and as many pairs as each other
-    /// member, also of a lower triangle. Members get the same parts, however many observations the blocks of each have.
+    /// Returns the [parts](share_of) of some observations of x whose pairs this job computes.
     pub(super) fn parts(&self, rows: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-        let [_, members] = self.share;
-        let count = if members == 1 { 1 } else { PARTS * members };
-        let tile = u64::from(TILE);
-        let size = (rows.end - rows.start).div_ceil(count).next_multiple_of(tile).max(tile);
-        dealt(pieces(rows, size), self.share)
+        share_of(rows, self.share)
     }
 
     /// Returns the numbers of observations of x and of y.

@@ -1,6 +1,7 @@
 //! The jobs of a group of devices, each of which computes some of the pairs.
 
 use std::{
+    ops::Range,
     slice::from_ref,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -69,8 +70,8 @@ pub(super) fn with_members<T: Element, R>(
     run: &Run,
     work: impl FnOnce(Jobs<'_, '_, T>) -> Result<R>,
 ) -> Result<R> {
-    let tiles = (first.extents()[0] as u64).div_ceil(TILE.into());
-    with_copies(first, operands, tiles, run, |mut jobs, device| {
+    let most = tiles(first.extents()[0] as u64);
+    with_copies(first, operands, most, run, |mut jobs, device| {
         let count = jobs.len() as u64;
         (0..).zip(&mut jobs).for_each(|(member, job)| job.share = [member, count]);
         work(Jobs::new(device, &jobs))
@@ -81,7 +82,7 @@ pub(super) fn with_members<T: Element, R>(
 /// has all pairs. Members whose memory is not the host's get copies of x and y.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) for members that round differently; as [`Job::new`].
+/// As [`Job::new`].
 pub(super) fn with_copies<T: Element, R>(
     first: Job<'_, T>,
     (x, y): (&Tensor<T>, Option<&Tensor<T>>),
@@ -89,7 +90,6 @@ pub(super) fn with_copies<T: Element, R>(
     run: &Run,
     work: impl FnOnce(Vec<Job<'_, T>>, Device) -> Result<R>,
 ) -> Result<R> {
-    x.device().has_one_kind("distance")?;
     let device = x.device().first_members(to_usize(most));
     let views = device.each_member(run, 0, |_, member, _| {
         Ok((view(x, member)?, y.map(|y| view(y, member)).transpose()?))
@@ -102,6 +102,11 @@ pub(super) fn with_copies<T: Element, R>(
     work([first].into_iter().chain(others.into_iter().flatten()).collect(), device)
 }
 
+/// Returns the number of tiles of m observations, each of which one member of a group computes.
+pub(super) fn tiles(m: u64) -> u64 {
+    m.div_ceil(TILE.into())
+}
+
 /// Returns a view of x on a member of its group, of a copy if the member has other memory.
 fn view<'x, T: Element>(x: &'x Tensor<T>, member: &Device) -> Result<TensorView<'x, T>> {
     match x.device().is_same(member) {
@@ -110,7 +115,20 @@ fn view<'x, T: Element>(x: &'x Tensor<T>, member: &Device) -> Result<TensorView<
     }
 }
 
-/// Returns the parts of a member of a group: as many, and as much in all, as those of each other member, also if later parts are larger.
+/// The number of parts of the observations of x that each member of a group has, if there are as many tiles.
+const PARTS: u64 = 4;
+
+/// Returns the parts of some observations of x whose pairs a member of a group computes: about as many pairs as each other member, also of a lower
+/// triangle. Parts are whole tiles. They do not depend on the size of a member's blocks.
+pub(super) fn share_of(rows: Range<u64>, share: [u64; 2]) -> impl Iterator<Item = Range<u64>> {
+    let (tile, [_, members]) = (u64::from(TILE), share);
+    let tiles = (rows.end - rows.start).div_ceil(tile);
+    let count = if members == 1 { 1 } else { tiles.clamp(1, PARTS * members) };
+    let cut = move |i: u64| rows.end.min(rows.start + tiles * i / count * tile);
+    dealt((0..count).map(move |i| cut(i)..cut(i + 1)), share)
+}
+
+/// Returns the parts of a member of a group: about as many, and as much in all, as those of each other member, also if later parts are larger.
 pub(super) fn dealt<P>(
     parts: impl Iterator<Item = P>,
     [member, members]: [u64; 2],
@@ -161,4 +179,32 @@ pub(super) fn merged(
         });
     });
     Ok((values, numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Members have all rows once, and about as many pairs.
+    #[test]
+    fn shares_are_alike() {
+        for members in [1, 2, 3, 4, 8] {
+            for m in [0, 1, 63, 64, 330, 3135, 8272, 20_480, 100_000] {
+                let parts: Vec<Vec<_>> =
+                    (0..members).map(|member| share_of(0..m, [member, members]).collect()).collect();
+                let mut cuts: Vec<_> = parts.concat().iter().map(|part| (part.start, part.end)).collect();
+                cuts.sort_unstable();
+                assert!(cuts.windows(2).all(|pair| pair[0].1 == pair[1].0), "{members} {m}: {cuts:?}");
+                assert_eq!((cuts[0].0, cuts[cuts.len() - 1].1), (0, m));
+                let triangle = |part: &Range<u64>| (part.end - part.start) * (part.start + part.end);
+                let rows = |part: &Range<u64>| part.end - part.start;
+                for load in [&triangle as &dyn Fn(&Range<u64>) -> u64, &rows] {
+                    let loads: Vec<u64> = parts.iter().map(|own| own.iter().map(load).sum()).collect();
+                    let mean = loads.iter().sum::<u64>() as f64 / members as f64;
+                    let most = loads.iter().copied().fold(0, u64::max) as f64;
+                    assert!(m < 2500 * members || most <= 1.1 * mean, "{members} {m}: {loads:?}");
+                }
+            }
+        }
+    }
 }

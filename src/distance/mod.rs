@@ -213,8 +213,8 @@ pub struct Distances {
 /// # Cost
 /// A few operations for each feature of each pair; without `y`, each pair is computed once if the metric is symmetric. Device memory: 12 bytes
 /// for each observation (24 in f64) and two blocks of sums, up to 32 MiB each for each of the metric's one to six terms. Host memory: as much,
-/// plus 8 bytes for each pair. The members of a [group](crate::Device::group) of one kind share the pairs; each but those on the host has a copy
-/// of `x` and `y`.
+/// plus 8 bytes for each pair. The members of a [group](crate::Device::group) of one kind share the pairs, in tiles of 64 observations of `x`;
+/// each but those on the host has a copy of `x` and `y`.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Options, pairwise}};
@@ -271,6 +271,7 @@ fn square<T: Element>(
     run: &Run,
     counted: bool,
 ) -> Result<Distances> {
+    x.device().has_one_kind("distance")?;
     let job = Job::new(x, y, metric, options)?;
     let extents = job.extents().map(|extent| extent as u64);
     let results = extents.iter().fold(1 + u64::from(counted), |product, &n| product.saturating_mul(n));
@@ -301,6 +302,7 @@ pub fn condensed<T: Element>(
     run: &Run,
 ) -> Result<Vec<f64>> {
     symmetric(metric)?;
+    x.device().has_one_kind("distance")?;
     let job = Job::new(x, None, metric, options)?;
     let count = condensed_len(job.extents()[0]);
     with_members(job, (x, None), run, |jobs| {

@@ -42,8 +42,8 @@ use crate::{Element, Error, Result, Run, Tensor, extent::to_usize};
 /// product may hide a neighbor, so that results are the same. This needs 48 features, 512 observations of x, some 512 `k` + 4096 of the others,
 /// and within the budget, copies of all elements as f32 and up to 0.7 GB. Of each candidate, 20 bytes cross to the host.
 ///
-/// The members of a [group](crate::Device::group) of one kind share the pairs. Each but those on the host has a copy of `x` and `y`; each keeps
-/// `k` neighbors, or candidates, of every observation, of which the host chooses.
+/// The members of a [group](crate::Device::group) of one kind share the pairs, in tiles of 64 observations of `x`. Each but those on the host has
+/// a copy of `x` and `y`. Each keeps `k` neighbors, or candidates, of every observation, in as much memory as above; the host chooses of all.
 ///
 /// ```
 /// use teatime::{Device, Run, Tensor, distance::{Metric, Options, neighbors}};
@@ -62,6 +62,7 @@ pub fn neighbors<T: Element>(
     options: &Options,
     run: &Run,
 ) -> Result<Neighbors> {
+    x.device().has_one_kind("distance")?;
     let job = Job::new(x, y, metric, options)?;
     let (extents, of_each) = (job.extents().map(|extent| extent as u64), k as u64);
     check_k(k, extents[1], y.is_none())?;

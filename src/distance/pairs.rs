@@ -59,12 +59,15 @@ impl<T: Element> Jobs<'_, '_, T> {
         let square = Mutex::new(Distances { distances: matrix(extents)?, shared });
         let first = ranges.map(|range| to_usize(range.start));
         self.each(run, ranges[0].end - ranges[0].start, |_, job, run| {
+            let pool = job.measure.device.pool()?;
             job.each_block_of(ranges.map(Range::clone), side, run, |block| {
-                let Distances { distances, shared } = &mut *locked(&square);
-                fill(block, block.distances.iter().copied(), first, distances);
-                if let Some(shared) = shared {
-                    fill(block, block.shared(), first, shared);
-                }
+                let (Distances { distances, shared }, width) = (&mut *locked(&square), block.columns.len());
+                pool.install(|| {
+                    fill(block, |i| block.distances[i * width..].iter().copied(), first, distances);
+                    if let Some(shared) = shared {
+                        fill(block, |i| block.shared(i * width), first, shared);
+                    }
+                });
             })
         })?;
         Ok(square.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -136,18 +139,18 @@ impl Distances {
     }
 }
 
-/// Copies the values of a block into the matrix whose first element is the pair `first`.
-fn fill(
+/// Copies the values of each row of a block into the matrix whose first element is the pair `first`.
+fn fill<I: Iterator<Item = f64>>(
     block: &DistanceBlock,
-    mut values: impl Iterator<Item = f64>,
+    values: impl Fn(usize) -> I + Sync,
     [top, left]: [usize; 2],
     matrix: &mut Matrix,
 ) {
     let (columns, width) = (block.columns.start - left..block.columns.end - left, matrix.cols());
-    let rows = matrix.data_mut().chunks_mut(width).skip(block.rows.start - top);
-    for row in rows.take(block.rows.len()) {
-        row[columns.clone()].iter_mut().zip(values.by_ref()).for_each(|(out, value)| *out = value);
-    }
+    let rows = matrix.data_mut().par_chunks_mut(width).skip(block.rows.start - top).take(block.rows.len());
+    rows.enumerate().for_each(|(i, row)| {
+        row[columns.clone()].iter_mut().zip(values(i)).for_each(|(out, value)| *out = value);
+    });
 }
 
 /// Returns the number of pairs in the condensed form of `m` observations.

@@ -4,14 +4,14 @@ use super::{
     Metric, Options,
     job::Job,
     members::with_members,
-    within::{PairsWithin, RadiusNeighbors},
+    within::{PairsWithin, Radius, RadiusNeighbors},
 };
 use crate::{Element, Result, Run, Tensor};
 
 /// Returns the observations of `y`, or of the rest of `x`, that are within a radius of each observation of `x`. Waits.
 ///
 /// They are those at a distance of `radius` or less, as of scikit-learn's `radius_neighbors`. `inner_product` is a similarity, so that they are
-/// those of values of `radius` or more. Distances that are NaN are within no radius; an infinite radius has all others. The nearest comes first,
+/// those of values of `radius` or more. Distances that are NaN are within no radius; an infinite one (of `inner_product`, minus infinity) has all others. The nearest comes first,
 /// and ties are ordered by index.
 ///
 /// # Shapes
@@ -26,7 +26,7 @@ use crate::{Element, Result, Run, Tensor};
 /// error names the radius, their number and the memory that is enough.
 ///
 /// # Cost
-/// As [`pairwise`](super::pairwise), but host memory is 32 to 36 bytes for each neighbor, and 16 for each observation of `x`, instead of 8 for each
+/// As [`pairwise`](super::pairwise), but host memory is 32 to 34 bytes for each neighbor, and 16 for each observation of `x`, instead of 8 for each
 /// pair. They may take half of the budget, since their number is known only at the end. The members of a [group](crate::Device::group) share
 /// the pairs, as those of [`pairwise`](super::pairwise) do.
 ///
@@ -47,6 +47,8 @@ pub fn radius_neighbors<T: Element>(
     options: &Options,
     run: &Run,
 ) -> Result<RadiusNeighbors> {
+    let radius = Radius::new(radius, metric)?;
+    x.device().has_one_kind("distance")?;
     let job = Job::new(x, y, metric, options)?;
     let extents = job.extents().map(|extent| extent as u64);
     with_members(job, (x, y), run, |jobs| {

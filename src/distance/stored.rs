@@ -42,6 +42,8 @@ pub struct StoredDistances {
 pub struct StoredNeighbors {
     /// The nearest neighbors of each observation.
     pub nearest: Neighbors,
+    /// The number of members of a group that shared the work, otherwise 1.
+    pub devices: usize,
     /// The memory budgets of the plan, with defaults filled in. The device's budget is none if it shares the host's memory.
     pub memory: Budget,
     /// The time that the call took, by stage, and the bytes that were read and decoded.
@@ -54,6 +56,8 @@ pub struct StoredNeighbors {
 pub struct StoredRadiusNeighbors {
     /// The neighbors of each observation.
     pub within: RadiusNeighbors,
+    /// The number of members of a group that shared the work, otherwise 1.
+    pub devices: usize,
     /// The memory budgets of the plan, with defaults filled in. The device's budget is none if it shares the host's memory.
     pub memory: Budget,
     /// The time that the call took, by stage, and the bytes that were read and decoded.
@@ -160,6 +164,10 @@ pub fn pairwise_stored<A: SharedArray>(
 /// are read (only the preceding ones if the metric is symmetric). The second pass reads the arrays once, or half, for each such share of `x`. The
 /// host holds all chunks that overlap the observations being read: if chunks are long and have few features, the chunks of all features.
 ///
+/// The members of a [group](Device::group) of one kind share the pairs, as those of [`neighbors`](fn@super::neighbors) do. If the observations of
+/// `x` come in shares, each member reads and prepares all observations, and there are at least two shares for each member: if reading takes longer
+/// than computing, a group takes longer than one device.
+///
 /// ```
 /// use std::sync::Arc;
 /// use teatime::{Device, Run, distance::{Metric, Options, neighbors_stored}, store::MemoryArray};
@@ -179,12 +187,13 @@ pub fn neighbors_stored<A: SharedArray>(
     device: &Device,
     run: &Run,
 ) -> Result<StoredNeighbors> {
+    device.has_one_kind("distance")?;
     let reading = StoredOperands::new(x, y, metric, options, device)?;
     let others = reading.others();
     check_k(k, others.unwrap_or(reading.counts[0]), others.is_none())?;
     let mut stats = StreamStats::default();
-    let nearest = with_dtype!(reading.staged, T => nearest::<T>(&reading, k, run, &mut stats)?);
-    Ok(StoredNeighbors { nearest, memory: run.memory.planned(device), stats })
+    let (nearest, devices) = with_dtype!(reading.staged, T => nearest::<T>(&reading, k, run, &mut stats)?);
+    Ok(StoredNeighbors { nearest, devices, memory: run.memory.planned(device), stats })
 }
 
 /// Returns the observations of `y`, or of the rest of `x`, that are within a radius of each of `x`, without a matrix of distances. Waits.
@@ -221,10 +230,11 @@ pub fn radius_neighbors_stored<A: SharedArray>(
     device: &Device,
     run: &Run,
 ) -> Result<StoredRadiusNeighbors> {
+    device.has_one_kind("distance")?;
     let reading = StoredOperands::new(x, y, metric, options, device)?;
     let mut stats = StreamStats::default();
-    let within = with_dtype!(reading.staged, T => within::<T>(&reading, radius, run, &mut stats)?);
-    Ok(StoredRadiusNeighbors { within, memory: run.memory.planned(device), stats })
+    let (within, devices) = with_dtype!(reading.staged, T => within::<T>(&reading, radius, run, &mut stats)?);
+    Ok(StoredRadiusNeighbors { within, devices, memory: run.memory.planned(device), stats })
 }
 
 /// Writes the distances between the observations of `x`, or from those of `x` to those of `y`, to a file or a stored array, tile by tile. Waits.

@@ -106,9 +106,7 @@ struct Pair {
 /// enough.
 pub(super) struct PairsWithin {
     threads: Arc<ThreadPool>,
-    radius: f64,
-    /// -1 for a similarity, otherwise 1.
-    sign: f64,
+    radius: Radius,
     is_self: bool,
     /// True if each pair is offered once and counts for both observations.
     is_lower: bool,
@@ -135,17 +133,15 @@ impl PairsWithin {
     pub(super) fn find(
         measure: &Measure,
         extents: [u64; 2],
-        radius: f64,
+        radius: Radius,
         run: &Run,
         pass: impl FnOnce(&mut Self, &Run) -> Result<()>,
     ) -> Result<RadiusNeighbors> {
-        check_radius(radius, measure.metric)?;
-        // The default budget is what is available now.
+        // This fixes the default budget, before neighbors take memory.
         let memory = run.memory.fit_host(0)?;
         let mut within = Self {
             threads: Arc::clone(measure.device.pool()?),
             radius,
-            sign: if measure.metric == Metric::InnerProduct { -1.0 } else { 1.0 },
             is_self: measure.is_self,
             is_lower: measure.is_lower(),
             extents,
@@ -158,7 +154,7 @@ impl PairsWithin {
         };
         let run = Run { memory, ..run.clone() };
         run.with_part(PART, |run| {
-            // What is always needed counts as held by the pass, so that the least memory that the plan names is enough for both.
+            // Counts and offsets are always needed. They count as held by the pass, so that the least memory that the plan names is enough for both.
             let held = run.memory.held + Needs::host(within.known());
             let memory = Budget { held, ..run.memory };
             pass(&mut within, &Run { memory, ..run.clone() })
@@ -184,23 +180,22 @@ impl PairsWithin {
     pub(super) fn take_all<T: Element>(&mut self, jobs: &Jobs<'_, '_, T>, run: &Run) -> Result<()> {
         let side = jobs.side(Needs::default(), run)?;
         self.begin()?;
-        let (rows, within) = (self.extents[0], Mutex::new(self));
-        let take = |block: &mut DistanceBlock| locked(&within).take(block);
-        jobs.each(run, rows, |_, job, run| job.each_block(side, run, take)).map(drop)
+        let (rows, radius, within) = (self.extents[0], self.radius, Mutex::new(self));
+        let passes = jobs.each(run, rows, |_, job, run| {
+            let pool = job.measure.device.pool()?;
+            job.each_block(side, run, |block| {
+                let marks = pool.install(|| radius.marks(block));
+                locked(&within).take(block, &marks);
+            })
+        });
+        passes.map(drop)
     }
 
-    /// Takes the distances of a block.
-    pub(super) fn take(&mut self, block: &DistanceBlock) {
-        let (sign, bound) = (self.sign, self.sign * self.radius);
-        // No comparison with NaN is true.
-        let mark = |distances: &[f64]| {
-            let marks = distances.iter().enumerate();
-            marks.fold(0, |word, (i, &distance)| word | u64::from(sign * distance <= bound) << i)
-        };
-        let words = block.distances.par_chunks(WORD).with_min_len(WORDS).map(mark);
-        let words: Vec<u64> = self.threads.install(|| words.collect());
+    /// Takes the distances of a block, of which those within the radius are marked.
+    pub(super) fn take(&mut self, block: &DistanceBlock, marks: &[u64]) {
         let width = block.columns.len();
-        for (first, mut word) in (0..).step_by(WORD).zip(words) {
+        for (first, &word) in (0..).step_by(WORD).zip(marks) {
+            let mut word = word;
             while word != 0 {
                 let at = first + word.trailing_zeros() as usize;
                 word &= word - 1;
@@ -208,7 +203,7 @@ impl PairsWithin {
                 let is_own = self.is_self && row == column;
                 // Above the diagonal, distances are arbitrary.
                 if !(is_own || self.is_lower && column > row) {
-                    self.add(row, column, sign * block.distances[at]);
+                    self.add(row, column, self.radius.sign * block.distances[at]);
                 }
             }
         }
@@ -276,7 +271,7 @@ impl PairsWithin {
 
     /// Returns the words for what needs memory.
     fn words(&self) -> String {
-        format!("the {} neighbors within {}", self.neighbors(), self.radius)
+        format!("the {} neighbors within {}", self.neighbors(), self.radius.radius)
     }
 
     fn finish(mut self) -> Result<RadiusNeighbors> {
@@ -308,7 +303,7 @@ impl PairsWithin {
         self.threads.install(|| sort(&mut lines, &self.counts));
         let (mut indices, mut distances) = (self.room(count)?, self.room(count)?);
         indices.extend(lines.iter().map(|neighbor| neighbor.number));
-        distances.extend(lines.iter().map(|neighbor| self.sign * neighbor.distance));
+        distances.extend(lines.iter().map(|neighbor| self.radius.sign * neighbor.distance));
         Ok(RadiusNeighbors { offsets: self.counts, indices, distances })
     }
 }
@@ -326,14 +321,35 @@ fn sort(lines: &mut [Neighbor], offsets: &[u64]) {
     }
 }
 
-/// # Errors
-/// [`Error::Argument`] for a radius that is NaN, or below all distances of the metric.
-fn check_radius(radius: f64, metric: Metric) -> Result<()> {
-    let may_be_negative = matches!(metric, Metric::InnerProduct | Metric::KlDivergence);
-    if radius.is_nan() || radius < 0.0 && !may_be_negative {
-        let least = if may_be_negative { "" } else { " from 0 on" };
-        let why = format_args!("{radius}: a number{least}, for {metric}");
-        return Err(Error::argument("radius_neighbors", "radius", why));
+/// A radius, and on which side of it neighbors are.
+#[derive(Clone, Copy)]
+pub(super) struct Radius {
+    radius: f64,
+    /// -1 for a similarity, otherwise 1.
+    sign: f64,
+}
+
+impl Radius {
+    /// # Errors
+    /// [`Error::Argument`] for a radius that is NaN, or below all distances of the metric.
+    pub(super) fn new(radius: f64, metric: Metric) -> Result<Self> {
+        let may_be_negative = matches!(metric, Metric::InnerProduct | Metric::KlDivergence);
+        if radius.is_nan() || radius < 0.0 && !may_be_negative {
+            let least = if may_be_negative { "" } else { " from 0 on" };
+            let why = format_args!("{radius}: a number{least}, for {metric}");
+            return Err(Error::argument("radius_neighbors", "radius", why));
+        }
+        Ok(Self { radius, sign: if metric == Metric::InnerProduct { -1.0 } else { 1.0 } })
     }
-    Ok(())
+
+    /// Returns a bit for each distance of a block, set if it is within the radius, by rayon's current threads.
+    pub(super) fn marks(&self, block: &DistanceBlock) -> Vec<u64> {
+        let bound = self.sign * self.radius;
+        // No comparison with NaN is true.
+        let mark = |distances: &[f64]| {
+            let marks = distances.iter().enumerate();
+            marks.fold(0, |word, (i, &distance)| word | u64::from(self.sign * distance <= bound) << i)
+        };
+        block.distances.par_chunks(WORD).with_min_len(WORDS).map(mark).collect()
+    }
 }

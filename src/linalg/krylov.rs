@@ -100,7 +100,9 @@ pub(crate) fn lengths(vectors: &Tensor<f64>) -> Result<Vec<f64>> {
 /// Returns `l` vectors of n normal random numbers, made by the device's threads: element i of vector j is random number `i l + j`.
 pub(crate) fn random(device: &Device, [l, n]: [usize; 2], seed: u64) -> Result<Tensor<f64>> {
     let values = device.pool()?.install(|| gaussians(seed, l * n));
-    transpose(&Tensor::from_slice(device, &values, &[n as u64, l as u64])?)
+    let rows = Tensor::from_slice(device, &values, &[n as u64, l as u64])?;
+    drop(values);
+    transpose(&rows)
 }
 
 impl Krylov {

@@ -350,29 +350,33 @@ fn radius_within_any_budget(device: &Device) {
 fn boxes_of_members(device: &Device) {
     let (group, options) = (group(device, 3), Options::default());
     for (n, others, metric) in [
-        (23u64, None, Metric::Euclidean),
-        (12, None, Metric::KlDivergence),
-        (9, Some(5), Metric::Correlation),
+        (66u64, None, Metric::Euclidean),
+        (40, None, Metric::KlDivergence),
+        (40, Some(20), Metric::Correlation),
     ] {
-        let made = |(seed, n)| {
+        let made = |(seed, n, chunk)| {
             let values: Vec<f32> = values::<f32>(seed, n * 100).iter().map(|x| x.abs() + 0.5).collect();
-            stored(&values, [n, 100], [4, 30])
+            stored(&values, [n, 100], chunk)
         };
-        let (x, y) = (made((1, n)), others.map(|n| made((2, n))));
+        let (x, y) = (made((1, n, [4, 30])), others.map(|n| made((2, n, [4, 30]))));
         let find =
             |device: &Device, run: &Run| neighbors_stored(&x, y.as_ref(), 3, metric, &options, device, run);
         let all = find(device, &Run::default()).unwrap();
         let (enough, few) = raised(&|run| find(&group, run));
         let few = few.unwrap();
-        assert_eq!(few.nearest, all.nearest, "{metric}");
-        // Each member reads all observations, and others again.
-        assert!(few.stats.chunks > 3 * all.stats.chunks, "{metric}: {:?}", few.stats);
+        assert_eq!((few.nearest, few.devices), (all.nearest.clone(), 3), "{metric}");
+        assert!(few.stats.chunks > all.stats.chunks, "{metric}: {:?}", few.stats);
         let (run, statuses) = told(|_| false);
         let more = Budget::default().host(enough.host.map(|bytes| bytes * 2)).device(enough.device);
         assert_eq!(find(&group, &run.memory(more)).unwrap().nearest, all.nearest, "{metric}");
         let statuses = statuses.lock().unwrap();
         assert_eq!(statuses.last().map(|status| status.rows), Some(n), "{statuses:?}");
         assert!(statuses.iter().all(|status| status.rows <= status.total), "{statuses:?}");
+        // Whole chunks in memory take more than all else.
+        let one = made((1, n, [n, 100]));
+        let (_, found) = raised(&|run| neighbors_stored(&one, None, 1, metric, &options, &group, run));
+        let alone = neighbors_stored(&one, None, 1, metric, &options, device, &Run::default()).unwrap();
+        assert_eq!(found.unwrap().nearest, alone.nearest, "{metric}");
         let radius = all.nearest.distances.data()[1];
         let within = |device: &Device, run: &Run| {
             radius_neighbors_stored(&x, y.as_ref(), radius, metric, &options, device, run)

@@ -15,10 +15,11 @@ use super::{
     filter_stored::{CHUNK, SHAPE, TILE, read, stored, within},
 };
 use crate::{
-    Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, StoredType, Tensor, assert_err,
+    Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, Status, StoredType, Tensor,
+    assert_err,
     distance::{
-        Metric, Missing, Neighbors, Options, candidates, condensed, neighbors, pairwise, pairwise_counted,
-        radius_neighbors, write_condensed, write_pairwise,
+        Metric, Missing, Neighbors, Options, candidates, condensed, neighbors, neighbors_stored, pairwise,
+        pairwise_counted, radius_neighbors, radius_neighbors_stored, write_condensed, write_pairwise,
     },
     filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
     linalg::{Checkpoint, GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
@@ -215,7 +216,10 @@ fn nearest(device: &Device) {
     };
     let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let bits_of = |found: Neighbors| (found.indices, bits(found.distances.data()));
-    let (x, y, wide) = (ties(7, 330), ties(8, 200), values::<f32>(9, 330 * 50));
+    let (x, y) = (ties(7, 330), ties(8, 200));
+    // Half of the observations are equal.
+    let mut wide = values::<f32>(9, 330 * 50);
+    (0..330).step_by(2).for_each(|row| wide[50 * row..50 * (row + 1)].fill(0.5));
     let devices = |count| [device.clone(), group(device, count)];
     let tensors = |devices: &[Device; 2], x: &[f32], rows| {
         let shape = [rows, x.len() as u64 / rows];
@@ -247,20 +251,27 @@ fn nearest(device: &Device) {
             assert!(found.shared == expected.shared, "{metric} {count}");
             let near = expected.distances.data()[1];
             let radius = if near.is_nan() { 1.0 } else { near };
-            let of = |x, y| radius_neighbors(x, y, radius, metric, &options, &silent).unwrap();
-            assert!(of(&all, all_y) == of(&one, one_y), "{metric} {count} {radius}");
+            let of = |x, y, run: &Run| radius_neighbors(x, y, radius, metric, &options, run).unwrap();
+            let (run, statuses) = told(|_| false);
+            assert!(of(&all, all_y, &run) == of(&one, one_y, &silent), "{metric} {count} {radius}");
+            assert_eq!(statuses.lock().unwrap().last().map(|status| status.rows), Some(330), "{metric}");
         }
     }
     let devices = devices(3);
     let ([one, all], [one_wide, all_wide]) = (tensors(&devices, &x, 330), tensors(&devices, &wide, 330));
     let of = |x, run: &Run| condensed(x, Metric::CityBlock, &Options::default(), run).unwrap();
-    assert!(bits(&of(&all, &Run::default())) == bits(&of(&one, &Run::default())));
+    let (run, statuses) = told(|_| false);
+    assert!(bits(&of(&all, &run)) == bits(&of(&one, &Run::default())));
+    assert_eq!(statuses.lock().unwrap().last().map(|status| status.rows), Some(330));
+    let (bytes, found) = least(|run| condensed(&all, Metric::CityBlock, &Options::default(), run));
+    assert!(bytes >= 8 * 330 * 329 / 2 && bits(&found) == bits(&of(&one, &Run::default())), "{bytes}");
     // Observations that candidates leave in doubt are searched again by all members.
     for (metric, k) in [(Metric::SqEuclidean, 3), (Metric::Cosine, 20)] {
         let of = |x| candidates::found((x, None), k, metric, &Options::default(), Some(64)).unwrap();
         let [found, expected] =
-            [of(&all_wide), of(&one_wide)].map(|found| found.map(|(found, _)| bits_of(found)));
+            [of(&all_wide), of(&one_wide)].map(|found| found.map(|(found, again)| (bits_of(found), again)));
         assert!(found == expected, "{metric}");
+        assert!(found.is_none_or(|(_, again)| again > 100), "{metric}: few are searched again");
     }
     let of = |run: &Run| neighbors(&all, None, 5, Metric::CityBlock, &Options::default(), run);
     let (bytes, found) = least(|run| of(run).map(bits_of));
@@ -287,7 +298,7 @@ fn matrices(device: &Device) {
         assert_eq!((rows.iter().sum::<u64>(), rows.len()), (m, count));
         assert!(rows[..count - 1].iter().all(|rows| rows.is_multiple_of(1024)), "{rows:?}");
         let (told, statuses) = told(|_| false);
-        let pass = Pass::new(&told, crate::Status::new(0, 1, m));
+        let pass = Pass::new(&told, Status::new(0, 1, m));
         let found = matrix.apply_normal(&x, &pass).unwrap();
         assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= m && status.total == m));
         assert!(streamed.apply_normal(&x, &pass).unwrap() == found, "{count}");
@@ -427,7 +438,7 @@ fn packed(device: &Device) {
         let of = |device: &Device| PackedMatrix::random(device, rows, 65, 3, &run).unwrap();
         let product = |a: &PackedMatrix| {
             let (run, statuses) = told(|_| false);
-            let pass = Pass::new(&run, crate::Status::new(0, 1, rows));
+            let pass = Pass::new(&run, Status::new(0, 1, rows));
             let normal = a.apply_normal(&x, &pass).unwrap();
             assert!(statuses.lock().unwrap().iter().all(|status| status.rows <= rows));
             let mut applied = Vec::new();
@@ -483,8 +494,21 @@ fn refused(device: &Device) {
     assert_refused(Device::group(&[device.clone(), device.clone()]), &[&name, "is named twice"]);
     let mixed = Device::group(&[device.clone(), Device::cpu()]).unwrap();
     let swept = Sweep::new(&array, &mixed, &run).map_to_host(&Pairs::default());
-    assert_refused(swept, &["`device`", "round differently"]);
     let matrix = stored(&[1.0f32; 12], &[4, 3], &[2, 3]);
+    let x = Tensor::from_slice(&mixed, &[1.0f32, 2.0, 3.0], &[3, 1]).unwrap();
+    let (metric, options) = (Metric::Euclidean, Options::default());
+    let refused = [
+        pairwise(&x, None, metric, &options, &run).map(drop),
+        condensed(&x, metric, &options, &run).map(drop),
+        neighbors(&x, None, 1, metric, &options, &run).map(drop),
+        radius_neighbors(&x, None, 1.0, metric, &options, &run).map(drop),
+        neighbors_stored(&matrix, None, 1, metric, &options, &mixed, &run).map(drop),
+        radius_neighbors_stored(&matrix, None, 1.0, metric, &options, &mixed, &run).map(drop),
+    ];
+    for refused in refused {
+        assert_refused(refused, &["`device`", "round differently"]);
+    }
+    assert_refused(swept, &["`device`", "round differently"]);
     let solved = svd_stored(vec![matrix], 1, &StoredSvdOptions::default(), &mixed, &run);
     assert_refused(solved, &["`device`", "round differently"]);
     // Whole numbers are the same on all devices.
@@ -535,14 +559,27 @@ fn faults(device: &Device) {
         })
     }));
     assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"on purpose"));
-    // The memory of a budget error is that of all members.
-    let run = Run::default().memory(Budget::default().host(300));
-    let fit = |host| group.each_member(&run, 0, |_, device, run| run.memory.fit(device, Needs::host(host)));
-    fit(100).unwrap();
-    let error = fit(101).unwrap_err();
-    let Error::Budget { memory: MemoryKind::Host, budget: 300, minimum: 303, given: true, .. } = error else {
-        panic!("{error}")
+    // The memory of a budget error is that of all members, which work in turn for a thread of their pool.
+    let (run, statuses) = told(|_| false);
+    let run = run.memory(Budget::default().host(300));
+    let fit = |host| {
+        group.each_member(&run, 30, |_, device, run| {
+            run.progress.tell(Status { rows: 10, ..Status::new(0, 1, 30) });
+            run.memory.fit(device, Needs::host(host))
+        })
     };
+    let pool = Arc::clone(group.pool().unwrap());
+    for fitted in [fit(100), pool.install(|| fit(100))] {
+        fitted.unwrap();
+        let rows: Vec<u64> = statuses.lock().unwrap().drain(..).map(|status| status.rows).collect();
+        assert_eq!(rows.last(), Some(&30), "{rows:?}");
+    }
+    for error in [fit(101), pool.install(|| fit(101))].map(Result::unwrap_err) {
+        let Error::Budget { memory: MemoryKind::Host, budget: 300, minimum: 303, given: true, .. } = error
+        else {
+            panic!("{error}")
+        };
+    }
     let run = Run::default();
     run.cancel.cancel();
     assert_err!(group.each_member(&run, 0, |_, _, run| run.cancel.check()), Error::Cancelled);

@@ -88,7 +88,7 @@ pub(crate) struct PairwiseArgs {
     neighbors: Option<usize>,
     /// Write all of the other observations that are within R of each, or those of Y, and how far they are, instead of the matrix
     ///
-    /// Those at a distance of R or less, nearest first; by `inner_product`, those of values of R or more. R may be inf: all but those at
+    /// The neighbors at a distance of R or less, nearest first; by `inner_product`, those of values of R or more. R may be inf: all but those at
     /// a distance of NaN. The matrix is never made; half of the memory is for what is within R.
     #[arg(long, value_name = "R", allow_negative_numbers = true, conflicts_with_all = ["neighbors", "resume"])]
     radius: Option<f64>,
@@ -207,9 +207,12 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
         Found::Within(within) => (within.memory, within.stats),
         Found::Tiles(written, _) => (written.memory, written.stats),
     };
-    if matches!(results, Found::Tiles(..)) {
-        report.devices = usize::MAX;
-    }
+    report.devices = match &results {
+        Found::Distances(_) => 1,
+        Found::Neighbors(neighbors) => neighbors.devices,
+        Found::Within(within) => within.devices,
+        Found::Tiles(..) => usize::MAX,
+    };
     report.head((&device, &output), took, &input.x.path, &size(&input.x, args));
     describe(&mut report, args, metric, &input, &results);
     report.times("distances");

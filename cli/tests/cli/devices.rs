@@ -62,6 +62,8 @@ fn groups() {
         ),
         ("grm demo/genotypes.vcz --out NEW --format npy", &["NEW/grm.npy"]),
         ("distance demo/genotypes.vcz --out NEW.npy", &["NEW.npy"]),
+        ("pairwise x.npy --out NEW.tsv --neighbors 5", &["NEW.tsv"]),
+        ("pairwise x.npy --out NEW.tsv --radius 1500", &["NEW.tsv"]),
         ("blur x.npy NEW.npy --sigma 3", &["NEW.npy"]),
         ("denoise x.npy NEW.npy --iterations 9", &["NEW.npy"]),
     ] {

@@ -129,7 +129,7 @@ impl BoxSizes {
         let more = (pair * (side * side).saturating_sub(pairs)).on(device);
         let taken = more.of_tensors(device) + if device.shares_host_memory() { ahead } else { 0 };
         let staying = to_usize(least + left.of_tensors(device).saturating_sub(taken) / block.max(1));
-        // Each member has several strips, so that members take as long.
+        // Each member has two strips, so that members take about as long.
         let boxes = reading.counts[0].div_ceil(of_box);
         let most = if members == 1 { boxes } else { boxes.div_ceil(2 * members) };
         Ok(Self { of_box, staying: staying.min(to_usize(most)).max(1), side, ahead })
@@ -158,7 +158,6 @@ impl BoxSearch {
         stats: &mut StreamStats,
         work: impl Fn(&Self, Boxes<T>, &mut StreamStats) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
-        reading.device.has_one_kind("distance")?;
         let m = reading.counts[0];
         let strips = m.div_ceil(sizes.of_box.saturating_mul(sizes.staying as u64));
         let device = reading.device.first_members(to_usize(strips));
@@ -172,10 +171,33 @@ impl BoxSearch {
         let results = device.each_member(run, m, |i, _, run| {
             let (search, boxes, stats) = &mut *locked(&prepared[i]);
             search.run = run.clone();
-            work(search, take(boxes), stats)
+            let result = work(search, take(boxes), stats)?;
+            let rows =
+                search.strips().map(|strip| search.rows_of(&strip)).map(|rows| rows.end - rows.start).sum();
+            run.progress.tell(Status { rows, ..Status::new(1, 2, m) });
+            Ok(result)
         })?;
         prepared.iter().for_each(|prepared| stats.add(&locked(prepared).2));
         Ok(results)
+    }
+
+    /// True for the first member of a group.
+    pub(super) const fn is_first(&self) -> bool {
+        self.share[0] == 0
+    }
+
+    /// Returns this member's strips, each the numbers of some boxes of x.
+    fn strips(&self) -> impl Iterator<Item = Range<usize>> {
+        let (staying, count) = (self.sizes.staying, self.boxes(0));
+        let strips =
+            (0..count).step_by(staying).map(move |first| first..count.min(first.saturating_add(staying)));
+        dealt(strips, self.share)
+    }
+
+    /// Returns the observations of a strip.
+    fn rows_of(&self, strip: &Range<usize>) -> Range<u64> {
+        let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
+        start..end
     }
 
     /// Passes each block of distances to `sink`.
@@ -203,12 +225,10 @@ impl BoxSearch {
         stats: &mut StreamStats,
         sink: &mut PairsOfBoxes<'_, T>,
     ) -> Result<()> {
-        let (Boxes { mut first_strip, tables }, staying) = (boxes, self.sizes.staying);
-        let (mut status, count) = (Status::new(1, 2, self.extents[0]), self.boxes(0));
-        for first in dealt((0..count).step_by(staying), self.share) {
-            let strip = first..count.min(first.saturating_add(staying));
+        let (Boxes { mut first_strip, tables }, mut status) = (boxes, Status::new(1, 2, self.extents[0]));
+        for strip in self.strips() {
             let mut here = take(&mut first_strip);
-            if first > 0 {
+            if strip.start > 0 {
                 self.each(0, strip.clone(), stats, &mut |_, x| {
                     here.push(x);
                     Ok(())
@@ -216,7 +236,6 @@ impl BoxSearch {
             }
             self.strip(strip, &here, &tables, &mut status, stats, sink)?;
         }
-        self.run.progress.tell(status);
         Ok(())
     }
 
@@ -241,7 +260,7 @@ impl BoxSearch {
             (true, false) => (0..strip.start, strip.end..boxes),
             (false, _) => (0..boxes, boxes..boxes),
         };
-        let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
+        let Range { start, end } = self.rows_of(&strip);
         let before_strip = status.rows;
         let columns = if is_lower { strip.end } else { boxes } as u64;
         // In this order of columns and rows, each observation is offered increasing indices.
@@ -305,7 +324,7 @@ impl BoxSearch {
                 size = size.max(largest(&operand.sizes));
                 undefined[array].append(&mut operand.undefined);
                 tables.push(operand.table);
-                if array == 0 && self.share[0] == 0 && number < self.sizes.staying {
+                if array == 0 && self.is_first() && number < self.sizes.staying {
                     first_strip.push(x);
                 }
                 status.rows += range.end - range.start;

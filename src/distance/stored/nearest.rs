@@ -15,13 +15,13 @@ use crate::{
         neighbors::{chosen, neighbors},
         on_device::BlockSums,
         search::Search,
-        within::PairsWithin,
+        within::{PairsWithin, Radius},
     },
     extent::to_usize,
     stream::StreamStats,
 };
 
-/// Returns the k nearest by a search in boxes, which the device makes if `on_device`, otherwise the host.
+/// Returns the k nearest by a search in boxes, which the device makes if `on_device`, otherwise the host; and the number of members that shared it.
 ///
 /// # Errors
 /// As [`neighbors_stored`](super::neighbors_stored).
@@ -31,7 +31,7 @@ fn nearest_in_boxes<T: Element>(
     (sizes, on_device): (BoxSizes, bool),
     run: &Run,
     stats: &mut StreamStats,
-) -> Result<Neighbors> {
+) -> Result<(Neighbors, usize)> {
     let (extents, side) = (reading.extents(), sizes.side);
     let shape = [extents[0], k].map(to_usize);
     if !on_device {
@@ -42,8 +42,9 @@ fn nearest_in_boxes<T: Element>(
             let mut nearest = NearestSoFar::new(device, shape[0], shape[1], largest_first)?;
             search.each_block(boxes, stats, |block| nearest.take_block(block, how))?;
             Ok(nearest)
-        });
-        return NearestSoFar::finish_all(found?);
+        })?;
+        let members = found.len();
+        return Ok((NearestSoFar::finish_all(found)?, members));
     }
     let found = BoxSearch::on_members::<T, _>(reading, sizes, run, stats, |search, boxes, stats| {
         let measure = &search.measure;
@@ -56,10 +57,12 @@ fn nearest_in_boxes<T: Element>(
         let (kept, numbers) = nearest.into_tensors();
         let kept = (kept.read()?, numbers.read()?);
         stats.compute += started.elapsed();
-        Ok((kept, measure.clone()))
+        Ok((kept, search.is_first().then(|| measure.clone())))
     })?;
     let (lists, measures): (_, Vec<_>) = found.into_iter().unzip();
-    chosen(&measures[0], lists, shape)
+    let members = measures.len();
+    let measure = measures.into_iter().flatten().next().expect("the first member should have a measure");
+    Ok((chosen(&measure, lists, shape)?, members))
 }
 
 /// Returns the memory of a search for the k nearest.
@@ -76,7 +79,7 @@ fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> S
     }
 }
 
-/// Returns the k nearest neighbors, as [`neighbors`] does if all observations fit the device.
+/// Returns the k nearest neighbors, as [`neighbors`] does if all observations fit the device, and the number of members that shared the work.
 ///
 /// # Errors
 /// As [`neighbors_stored`](super::neighbors_stored).
@@ -85,19 +88,20 @@ pub(super) fn nearest<T: Element>(
     k: usize,
     run: &Run,
     stats: &mut StreamStats,
-) -> Result<Neighbors> {
+) -> Result<(Neighbors, usize)> {
     let (extents, options) = (reading.extents(), &reading.options);
     let needs = |measure: &Measure, on_device| needs(measure, (extents, k as u64, on_device));
     let on_device = reading.measure::<T>()?.finds_nearest(extents, k as u64);
     match in_boxes::<T>(reading, on_device, needs, run)? {
         Some(sizes) => nearest_in_boxes::<T>(reading, k as u64, sizes, run, stats),
         None => resident::<T, _>(reading, run, stats, |x, y, run| {
-            neighbors(x, y, k, reading.metric, options, run)
+            Ok((neighbors(x, y, k, reading.metric, options, run)?, reading.sharing()))
         }),
     }
 }
 
-/// Returns the neighbors within a radius, as [`radius_neighbors`](crate::distance::radius_neighbors()) does.
+/// Returns the neighbors within a radius, as [`radius_neighbors`](crate::distance::radius_neighbors()) does, and the number of members that shared
+/// the work.
 ///
 /// # Errors
 /// As [`radius_neighbors_stored`](super::radius_neighbors_stored).
@@ -106,29 +110,31 @@ pub(super) fn within<T: Element>(
     radius: f64,
     run: &Run,
     stats: &mut StreamStats,
-) -> Result<RadiusNeighbors> {
+) -> Result<(RadiusNeighbors, usize)> {
     let needs = |measure: &Measure, _| [Needs::default(), Needs::default(), measure.pair_needs()];
-    PairsWithin::find(
-        &reading.measure::<T>()?,
-        reading.extents(),
-        radius,
-        run,
-        |pairs, run| match in_boxes::<T>(reading, false, needs, run)? {
-            Some((sizes, _)) => {
-                pairs.begin()?;
-                let pairs = Mutex::new(pairs);
-                let found =
-                    BoxSearch::on_members::<T, _>(reading, sizes, run, stats, |search, boxes, stats| {
-                        search.each_block(boxes, stats, |block| locked(&pairs).take(block))
-                    });
-                found.map(drop)
-            }
-            None => resident::<T, _>(reading, run, stats, |x, y, run| {
-                let job = Job::new(x, y, reading.metric, &reading.options)?;
-                with_members(job, (x, y), run, |jobs| pairs.take_all(&jobs, run))
-            }),
-        },
-    )
+    let radius = Radius::new(radius, reading.metric)?;
+    let mut members = reading.sharing();
+    let pass = |pairs: &mut PairsWithin, run: &Run| match in_boxes::<T>(reading, false, needs, run)? {
+        Some((sizes, _)) => {
+            pairs.begin()?;
+            let pairs = Mutex::new(pairs);
+            let found = BoxSearch::on_members::<T, _>(reading, sizes, run, stats, |search, boxes, stats| {
+                let pool = search.measure.device.pool()?;
+                search.each_block(boxes, stats, |block| {
+                    let marks = pool.install(|| radius.marks(block));
+                    locked(&pairs).take(block, &marks);
+                })
+            })?;
+            members = found.len();
+            Ok(())
+        }
+        None => resident::<T, _>(reading, run, stats, |x, y, run| {
+            let job = Job::new(x, y, reading.metric, &reading.options)?;
+            with_members(job, (x, y), run, |jobs| pairs.take_all(&jobs, run))
+        }),
+    };
+    let within = PairsWithin::find(&reading.measure::<T>()?, reading.extents(), radius, run, pass)?;
+    Ok((within, members))
 }
 
 /// Loads all observations, and passes them to `find` with the memory that remains.
@@ -159,9 +165,10 @@ fn in_boxes<T: Element>(
     let (measure, extents) = (reading.measure::<T>()?, reading.extents());
     let [kept, results, pair] = needs(&measure, on_device);
     let kept = kept + results;
-    let loaded = reading.to_load(&run.memory, kept + pair);
-    let members = reading.device.members().len() as u64;
+    let loaded = reading
+        .to_load(&run.memory, reading.device.first_members(reading.sharing()).members_need(kept + pair));
     let side = loaded.and_then(|(_, rest)| {
+        let members = reading.sharing() as u64;
         let side = measure.side_of(pair, kept, &rest.shared_by(members));
         side.map_err(|error| rest.error_of_part(members, error))
     });
@@ -169,6 +176,7 @@ fn in_boxes<T: Element>(
     if side.as_ref().is_ok_and(|&side| side >= good) {
         return Ok(None);
     }
+    let members = reading.device.members().len() as u64;
     let boxes = |on_device| {
         let of_each =
             |run: &Run| BoxSizes::within(reading, &measure, needs(&measure, on_device), members, &run.memory);

@@ -5,7 +5,8 @@ use std::{ops::Range, sync::Arc, time::Instant};
 use crate::{
     Budget, Cancel, ChunkedArray, DType, Device, Element, Error, Needs, Result, Run, SharedArray, Status,
     StoredType, Tensor,
-    distance::{Metric, Options, Partial, job::Measure},
+    distance::{Metric, Options, Partial, job::Measure, members::tiles},
+    extent::to_usize,
     kernels::distance::BLOCK,
     stream::{
         Along, AsStored, Blocks, Convert, Narrow, Narrowed, Plan, Selection, StreamStats, load, rows_to_load,
@@ -126,6 +127,11 @@ impl StoredOperands {
     /// Returns the same matrices, for a member of the device's group.
     pub(super) fn on(&self, member: &Device) -> Self {
         Self { device: member.clone(), ..self.clone() }
+    }
+
+    /// Returns the number of members of the device's group that share a search among all observations at once.
+    pub(super) fn sharing(&self) -> usize {
+        self.device.members().len().min(to_usize(tiles(self.counts[0]))).max(1)
     }
 
     /// Returns the number of observations of y.
