@@ -257,8 +257,8 @@ def radius_neighbors(
     x, y, metric, p, missing, negative, narrow, device, progress, storage_options
         As in :func:`neighbors`.
     radius
-        From 0 on; of ``inner_product`` and ``kl_divergence`` any number. Of an infinite one (of ``inner_product``, ``-inf``) all are within but those at a distance of NaN.
-        Distances are compared in float64, before they are rounded to the type of the result.
+        From 0 on; of ``inner_product`` and ``kl_divergence`` any number. Of an infinite one (of ``inner_product``, ``-inf``) all are within
+        but those at a distance of NaN. Distances are compared in float64, before they are rounded to the type of the result.
     memory
         As in :func:`neighbors`. The neighbors may take half of it, at 32 to 34 bytes each: MemoryError where they do not fit, which names
         their number.

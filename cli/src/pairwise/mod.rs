@@ -88,8 +88,8 @@ pub(crate) struct PairwiseArgs {
     neighbors: Option<usize>,
     /// Write all of the other observations that are within R of each, or those of Y, and how far they are, instead of the matrix
     ///
-    /// The neighbors at a distance of R or less, nearest first; by `inner_product`, those of values of R or more. R may be inf: all but those at
-    /// a distance of NaN. The matrix is never made; half of the memory is for what is within R.
+    /// The neighbors at a distance of R or less, nearest first; by `inner_product`, those of values of R or more. R may be inf (by
+    /// `inner_product`, --radius=-inf): all but those at a distance of NaN. The matrix is never made; half of the memory is for what is within R.
     #[arg(long, value_name = "R", allow_negative_numbers = true, conflicts_with_all = ["neighbors", "resume"])]
     radius: Option<f64>,
     /// Meaning of a chunk of a Zarr array that is not there: damage, or the array's fill value
