@@ -4,7 +4,7 @@
 
 mod operands;
 
-use std::{mem::take, ops::Range};
+use std::{iter::once, mem::take, ops::Range};
 
 use bytemuck::Zeroable;
 use rayon::prelude::*;
@@ -221,7 +221,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         let first = m / 2 / tile * tile;
         let lines = first..m.min(first + tile);
         let run = Run { progress: Progress::default(), ..run.clone() };
-        let kept = self.keep(lines.clone(), [0..lines.end - lines.start], false, &run)?;
+        let kept = self.keep(lines.clone(), once(0..lines.end - lines.start), false, &run)?;
         let k = self.k + u64::from(self.job.measure.is_self);
         let (_, unproven) = self.decide(lines.clone(), (&kept.0, &kept.1), k, &run)?;
         Ok(unproven.len() * UNPROVEN <= to_usize(lines.end - lines.start))

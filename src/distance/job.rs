@@ -7,9 +7,9 @@ use rayon::prelude::*;
 use super::{
     Metric, Missing, Options,
     frame::between,
-    members::share_of,
     metric::{Finish, Prepare, Scaling},
     precision::{factor, is_wide},
+    shares::share_of,
     sums::{ObservationPairs, PreparedObservations, features, largest},
 };
 use crate::{

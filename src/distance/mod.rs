@@ -120,6 +120,7 @@ mod radius;
 mod results;
 mod search;
 pub(crate) mod selection;
+mod shares;
 mod so_far;
 mod stored;
 mod sums;

@@ -351,8 +351,8 @@ fn boxes_of_members(device: &Device) {
     let (group, options) = (group(device, 3), Options::default());
     for (n, others, metric) in [
         (66u64, None, Metric::Euclidean),
-        (40, None, Metric::KlDivergence),
-        (40, Some(20), Metric::Correlation),
+        (66, None, Metric::KlDivergence),
+        (66, Some(20), Metric::Correlation),
     ] {
         let made = |(seed, n, chunk)| {
             let values: Vec<f32> = values::<f32>(seed, n * 100).iter().map(|x| x.abs() + 0.5).collect();

@@ -55,7 +55,7 @@ fn groups() {
     scratch.ok("demo --variants 9000 --samples 60 -k 3 --out demo");
     let rows: Vec<f32> = (0..300 * 40).map(|i| (i * 7919 % 1013) as f32).collect();
     write_npy(scratch.join("x.npy"), &rows, [300, 40]).unwrap();
-    for (words, files) in [
+    for (number, (words, files)) in [
         (
             "pca demo/genotypes.vcz --out NEW -k 3 --loadings",
             &["NEW/pca.eigenvec", "NEW/loadings.tsv.gz"][..],
@@ -66,9 +66,12 @@ fn groups() {
         ("pairwise x.npy --out NEW.tsv --radius 1500", &["NEW.tsv"]),
         ("blur x.npy NEW.npy --sigma 3", &["NEW.npy"]),
         ("denoise x.npy NEW.npy --iterations 9", &["NEW.npy"]),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let made = |device: &str| {
-            let new = |text: &str| text.replace("NEW", &format!("{}-{device}", &words[..3]));
+            let new = |text: &str| text.replace("NEW", &format!("{number}-{device}"));
             let record = scratch.record(&format!("{} --device {device}", new(words)));
             let files = files.iter().map(|file| scratch.bytes(&new(file)));
             (record, files.collect::<Vec<_>>())

@@ -12,8 +12,9 @@ use crate::{
     Budget, Device, Element, Needs, Result, Run, Status, Tensor,
     distance::{
         job::{DistanceBlock, Measure, Pipeline, most},
-        members::{dealt, locked},
+        members::locked,
         precision::{PLAIN, table},
+        shares::dealt,
         sums::{PreparedObservations, largest},
     },
     extent::to_usize,
