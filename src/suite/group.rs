@@ -569,12 +569,13 @@ fn faults(device: &Device) {
         })
     };
     let pool = Arc::clone(group.pool().unwrap());
-    for fitted in [fit(100), pool.install(|| fit(100))] {
-        fitted.unwrap();
+    let in_turn = |host| pool.install(|| fit(host));
+    for fit in [&fit as &dyn Fn(u64) -> Result<Vec<Budget>>, &in_turn] {
+        fit(100).unwrap();
         let rows: Vec<u64> = statuses.lock().unwrap().drain(..).map(|status| status.rows).collect();
         assert_eq!(rows.last(), Some(&30), "{rows:?}");
     }
-    for error in [fit(101), pool.install(|| fit(101))].map(Result::unwrap_err) {
+    for error in [fit(101), in_turn(101)].map(Result::unwrap_err) {
         let Error::Budget { memory: MemoryKind::Host, budget: 300, minimum: 303, given: true, .. } = error
         else {
             panic!("{error}")
