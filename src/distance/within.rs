@@ -84,7 +84,7 @@ impl RadiusNeighbors {
     /// in i64, and `distance` in f64.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
+    /// [`Error::Io`].
     #[cfg(feature = "zarr")]
     pub fn write_zarr(&self, store: &NewStore) -> Result<()> {
         store.put_vector::<i64>("indptr", "bounds", bytemuck::cast_slice(&self.offsets))?;

@@ -88,7 +88,7 @@ impl BoxSizes {
     /// Returns the sizes of the largest boxes that fit memory together with the sums of pairs, on each of some members of a group.
     ///
     /// # Errors
-    /// [`Error::Budget`]; [`Error::Limit`].
+    /// [`Error::Budget`](crate::Error::Budget); [`Error::Limit`](crate::Error::Limit).
     pub(super) fn within(
         reading: &StoredOperands,
         measure: &Measure,
