@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{data::values, device_tests, group::group};
+use super::{data::values, device_tests, group_of};
 use crate::{
     Budget, ChunkedArray, Device, Element, Error, MemoryKind, Run, StoredType, Tensor, assert_err,
     distance::{
@@ -348,7 +348,7 @@ fn radius_within_any_budget(device: &Device) {
 
 /// Members of a group find the neighbors of one device, each in boxes of its own, within a budget for all.
 fn boxes_of_members(device: &Device) {
-    let (group, options) = (group(device, 3), Options::default());
+    let (group, options) = (group_of(device, 3), Options::default());
     for (n, others, metric) in [
         (66u64, None, Metric::Euclidean),
         (66, None, Metric::KlDivergence),

@@ -13,10 +13,10 @@ use super::{
     data::values,
     device_tests,
     filter_stored::{CHUNK, SHAPE, TILE, read, stored, within},
+    group_of as group,
 };
 use crate::{
-    Budget, Device, DeviceOptions, Error, MemoryKind, Needs, Result, Run, Status, StoredType, Tensor,
-    assert_err,
+    Budget, Device, Error, MemoryKind, Needs, Result, Run, Status, StoredType, Tensor, assert_err,
     distance::{
         Metric, Missing, Neighbors, Options, candidates, condensed, neighbors, neighbors_stored, pairwise,
         pairwise_counted, radius_neighbors, radius_neighbors_stored, write_condensed, write_pairwise,
@@ -34,15 +34,6 @@ use crate::{
 };
 
 device_tests! { ; swept, filtered, distances, nearest, packed, refused, faults; matrices, decompositions }
-
-/// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
-pub(super) fn group(device: &Device, count: usize) -> Device {
-    let name = &device.info().name;
-    let another = |i| Device::open_with(name, &DeviceOptions::default().threads(i)).unwrap();
-    let others = (1..count).map(another);
-    let members: Vec<Device> = [device.clone()].into_iter().chain(others).collect();
-    Device::group(&members).unwrap()
-}
 
 /// Adds to each element its predecessor along the first axis.
 #[derive(Default)]

@@ -74,6 +74,15 @@ mod transpose;
 use crate::openings::application_device;
 use crate::{Device, DeviceOptions, device_tests, openings::cpu};
 
+/// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
+fn group_of(device: &Device, count: usize) -> Device {
+    let name = &device.info().name;
+    let another = |i| Device::open_with(name, &DeviceOptions::default().threads(i)).unwrap();
+    let others = (1..count).map(another);
+    let members: Vec<Device> = [device.clone()].into_iter().chain(others).collect();
+    Device::group(&members).unwrap()
+}
+
 /// Returns the number of workgroups on a grid's axis of a device with low limits. Other devices test their larger grid once, by sums of rows, since
 /// every operation divides its work by the same limit.
 fn low_groups_per_axis(device: &Device) -> Option<u64> {
