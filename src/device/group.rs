@@ -3,7 +3,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{self, RecvTimeoutError},
     },
@@ -16,8 +16,11 @@ use crate::{
     timeline::MEMBER, waiting::BETWEEN,
 };
 
-/// The result of a member's work, or its panic.
-type Done<T> = thread::Result<Result<T>>;
+/// The end of a member's work, or its panic.
+type Done = thread::Result<Result<()>>;
+
+/// The work of a member, which gets its number and its part of the run.
+type MemberWork<'a> = dyn Fn(usize, &Device, &Run) -> Result<()> + Sync + 'a;
 
 impl Device {
     /// Makes a group of devices: a handle of the first device, with which calls that can share their work among devices do so. Such calls say it
@@ -148,10 +151,22 @@ impl Device {
         total: u64,
         work: impl Fn(usize, &Self, &Run) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
-        let members = self.members();
-        if let [only] = &members[..] {
-            return Ok(vec![work(0, only, run)?]);
+        if self.others.is_empty() {
+            return Ok(vec![work(0, self, run)?]);
         }
+        let results: Vec<Mutex<Option<T>>> = self.members().iter().map(|_| Mutex::new(None)).collect();
+        self.run_members(run, total, &|i, member, run| {
+            let result = work(i, member, run)?;
+            *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            Ok(())
+        })?;
+        let result = |result: Mutex<Option<T>>| result.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(results.into_iter().filter_map(result).collect())
+    }
+
+    /// Calls `work` as [`each_member`](Self::each_member) does. Callers of all types share its code.
+    fn run_members(&self, run: &Run, total: u64, work: &MemberWork<'_>) -> Result<()> {
+        let members = self.members();
         let count = members.len() as u64;
         // A thread of the pool does not wait for others, which may need it.
         if members.iter().any(|member| member.pool().is_ok_and(|pool| pool.current_thread_index().is_some()))
@@ -161,9 +176,9 @@ impl Device {
         let stop = Cancel::default();
         let stops = stop.or(Some(&run.cancel.or(self.cancel())));
         let (send, receive) = mpsc::channel::<(usize, Option<Status>)>();
-        let done: Vec<Done<T>> = thread::scope(|scope| {
+        let done: Vec<Done> = thread::scope(|scope| {
             let begin = |(i, member): (usize, &Self)| {
-                let (member, send, stop, work) = (member.clone(), send.clone(), stop.clone(), &work);
+                let (member, send, stop) = (member.clone(), send.clone(), stop.clone());
                 let told = send.clone();
                 let progress = Progress::new(move |status| {
                     // A caller that no longer listens has failed.
@@ -202,25 +217,20 @@ impl Device {
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
-            let join = |thread: std::io::Result<thread::ScopedJoinHandle<'_, Done<T>>>| match thread {
+            let join = |thread: std::io::Result<thread::ScopedJoinHandle<'_, Done>>| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(Err),
                 Err(source) => Ok(Err(Error::Driver { backend: "cpu", source: source.into() })),
             };
             threads.into_iter().map(join).collect()
         });
-        let done: Vec<Result<T>> =
+        let done: Vec<Result<()>> =
             done.into_iter().map(|done| done.unwrap_or_else(|panic| resume_unwind(panic))).collect();
         all_or_first_error(done).map_err(|error| run.memory.error_of_part(count, error))
     }
 }
 
 /// Calls `work` with one member after the other.
-fn in_turn<T>(
-    members: &[Device],
-    run: &Run,
-    total: u64,
-    work: impl Fn(usize, &Device, &Run) -> Result<T>,
-) -> Result<Vec<T>> {
+fn in_turn(members: &[Device], run: &Run, total: u64, work: &MemberWork<'_>) -> Result<()> {
     let rows = Arc::new(AtomicU64::new(0));
     let of_member = |(i, member): (usize, &Device)| {
         let (before, told, progress) = (rows.load(Relaxed), Arc::clone(&rows), run.progress.clone());
@@ -230,12 +240,12 @@ fn in_turn<T>(
         });
         work(i, member, &run.clone().progress(progress))
     };
-    members.iter().enumerate().map(of_member).collect()
+    members.iter().enumerate().try_for_each(of_member)
 }
 
-/// Returns all results, or the first error, if possible one that is not of a member that was stopped because of another.
-fn all_or_first_error<T>(done: Vec<Result<T>>) -> Result<Vec<T>> {
-    let is_cause = |done: &Result<T>| matches!(done, Err(error) if !matches!(error, Error::Cancelled));
+/// Returns the first error, if possible one that is not of a member that was stopped because of another.
+fn all_or_first_error(done: Vec<Result<()>>) -> Result<()> {
+    let is_cause = |done: &Result<()>| matches!(done, Err(error) if !matches!(error, Error::Cancelled));
     match done.iter().position(is_cause) {
         Some(cause) => done.into_iter().skip(cause).collect(),
         None => done.into_iter().collect(),
