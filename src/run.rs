@@ -227,7 +227,7 @@ impl Run {
     /// Calls `work` with one of `count` equal parts of the host memory.
     ///
     /// # Errors
-    /// Those of `work`; of budgets for the memory of all parts together.
+    /// As `work`; [`Error::Budget`] for the memory of all parts together.
     pub(crate) fn with_part<T>(&self, count: u64, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let part = Self { memory: self.memory.shared_by(count), ..self.clone() };
         work(&part).map_err(|error| self.memory.error_of_part(count, error))

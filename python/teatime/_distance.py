@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -238,7 +239,8 @@ def neighbors(
     array([4., 6.])
     """
     options = {"metric": metric, "p": p, "missing": missing, "negative": negative, "narrow": narrow}
-    found, _ = _near("neighbors", whole(n_neighbors, "n_neighbors"), (x, y, storage_options), options, (device, progress, memory))
+    find = _teatime.neighbors, _teatime.stored_neighbors
+    found, _ = _near(find, whole(n_neighbors, "n_neighbors"), (x, y, storage_options), options, (device, progress, memory))
     return Neighbors(*found)
 
 
@@ -284,16 +286,19 @@ def radius_neighbors(
            [0., 0., 0., 0.]])
     """
     options = {"metric": metric, "p": p, "missing": missing, "negative": negative, "narrow": narrow}
-    (indptr, indices, distances), shape = _near(
-        "radius_neighbors", float(radius), (x, y, storage_options), options, (device, progress, memory)
-    )
+    find = _teatime.radius_neighbors, _teatime.stored_radius_neighbors
+    (indptr, indices, distances), shape = _near(find, float(radius), (x, y, storage_options), options, (device, progress, memory))
     return RadiusNeighbors(indices, distances, indptr, shape)
 
 
 def _near(
-    function: str, wanted: float, operands_of: tuple[Any, Any, Any], options: dict[str, Any], run: tuple[Any, Any, Any]
+    find: tuple[Callable[..., Any], Callable[..., Any]], wanted: float, operands_of: tuple[Any, Any, Any], options: dict[str, Any],
+    run: tuple[Any, Any, Any],
 ) -> tuple[list[Any], tuple[int, int]]:
-    """The results of a compiled function, or of that for stored arrays: whole numbers, then distances, where ``x`` is; and the numbers of observations."""
+    """The results of a compiled function, or of the second one for stored arrays, where ``x`` is, and the numbers of observations.
+
+    Results are whole numbers, then distances.
+    """
     x, y, storage_options = operands_of
     device, progress, memory = run
     card, columns, stored = None, False, stored_operands(x, y, storage_options)
@@ -301,13 +306,12 @@ def _near(
     b: Any
     if stored is not None:
         a, b, out = stored
-        function = f"stored_{function}"
     else:
         a, b, columns, out = operands(x, y, options["narrow"], device)
         device = device_of(device, x=a, y=b)
         card = a.device if isinstance(a, CudaArray) else None
     options = distance_options(columns=columns, **options)
-    *numbers, distances = getattr(_teatime, function)(a, b, wanted, options, run_options(device, progress, memory))
+    *numbers, distances = find[stored is not None](a, b, wanted, options, run_options(device, progress, memory))
     found = [*(number.view(np.int64) for number in numbers), distances.astype(out, copy=False)]
     if card is not None:
         found = [as_given(_narrowed(part), x, card) for part in found]

@@ -20,7 +20,7 @@ use crate::{
 type Done = thread::Result<Result<()>>;
 
 /// The work of a member, which gets its number and its part of the run.
-type MemberWork<'a> = dyn Fn(usize, &Device, &Run) -> Result<()> + Sync + 'a;
+type MemberWork<'a, T> = dyn Fn(usize, &Device, &Run) -> Result<T> + Sync + 'a;
 
 impl Device {
     /// Makes a group of devices: a handle of the first device, with which calls that can share their work among devices do so. Such calls say it
@@ -151,6 +151,11 @@ impl Device {
         total: u64,
         work: impl Fn(usize, &Self, &Run) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
+        self.each_member_by(run, total, &work)
+    }
+
+    /// Works as [`each_member`](Self::each_member). All calls with results of one type share its code.
+    fn each_member_by<T: Send>(&self, run: &Run, total: u64, work: &MemberWork<'_, T>) -> Result<Vec<T>> {
         if self.others.is_empty() {
             return Ok(vec![work(0, self, run)?]);
         }
@@ -164,8 +169,8 @@ impl Device {
         Ok(results.into_iter().filter_map(result).collect())
     }
 
-    /// Calls `work` as [`each_member`](Self::each_member) does. Callers of all types share its code.
-    fn run_members(&self, run: &Run, total: u64, work: &MemberWork<'_>) -> Result<()> {
+    /// Calls `work` as [`each_member`](Self::each_member) does, where results go elsewhere.
+    fn run_members(&self, run: &Run, total: u64, work: &MemberWork<'_, ()>) -> Result<()> {
         let members = self.members();
         let count = members.len() as u64;
         // A thread of the pool does not wait for others, which may need it.
@@ -230,7 +235,7 @@ impl Device {
 }
 
 /// Calls `work` with one member after the other.
-fn in_turn(members: &[Device], run: &Run, total: u64, work: &MemberWork<'_>) -> Result<()> {
+fn in_turn(members: &[Device], run: &Run, total: u64, work: &MemberWork<'_, ()>) -> Result<()> {
     let rows = Arc::new(AtomicU64::new(0));
     let of_member = |(i, member): (usize, &Device)| {
         let (before, told, progress) = (rows.load(Relaxed), Arc::clone(&rows), run.progress.clone());

@@ -221,7 +221,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         let first = m / 2 / tile * tile;
         let lines = first..m.min(first + tile);
         let run = Run { progress: Progress::default(), ..run.clone() };
-        let kept = self.keep(lines.clone(), once(0..lines.end - lines.start), false, &run)?;
+        let kept = self.keep(lines.clone(), &mut once(0..lines.end - lines.start), false, &run)?;
         let k = self.k + u64::from(self.job.measure.is_self);
         let (_, unproven) = self.decide(lines.clone(), (&kept.0, &kept.1), k, &run)?;
         Ok(unproven.len() * UNPROVEN <= to_usize(lines.end - lines.start))
@@ -232,7 +232,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
     fn keep(
         &self,
         lines: Range<u64>,
-        parts: impl IntoIterator<Item = Range<u64>>,
+        parts: &mut dyn Iterator<Item = Range<u64>>,
         is_self: bool,
         run: &Run,
     ) -> Result<Kept> {
@@ -246,7 +246,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         let mut selection = Selection::new(device, shape, order, SumForm::Plain, undefined, is_self)?;
         let (mut ends, mut status) = (Ends::new(device)?, Status::new(0, 1, count));
         let mut passed = 0;
-        for rows in parts.into_iter().flat_map(|part| pieces(part, self.side)) {
+        for rows in parts.flat_map(|part| pieces(part, self.side)) {
             for columns in pieces(0..if is_self { rows.end } else { n }, self.side) {
                 run.cancel.check()?;
                 let own = lines.start + rows.start..lines.start + rows.end;
@@ -351,7 +351,7 @@ fn choose_all<T: Element>(
     let (is_self, m, k, by_distance) = (job.measure.is_self, job.extents()[0] as u64, *k, *by_distance);
     let lists = jobs.each(run, m, |i, job, run| {
         let search = &searches[i];
-        search.keep(0..m, job.parts(0..m), is_self, run)
+        search.keep(0..m, &mut job.parts(0..m), is_self, run)
     })?;
     let count = candidates(k);
     let (products, numbers) =
@@ -363,8 +363,8 @@ fn choose_all<T: Element>(
         let kept = (&products[2 * own.start..2 * own.end], &numbers[own]);
         searches[i].decide(lines.clone(), kept, k, run)
     })?;
-    // This frees the operands.
-    drop(searches);
+    // This frees the operands and the candidates.
+    drop((searches, products, numbers));
     let k = to_usize(k);
     let mut decided = decided.into_iter();
     let (mut neighbors, mut unproven) = decided.next().unwrap_or_default();

@@ -259,19 +259,22 @@ impl DistanceBlock {
 }
 
 /// Consecutive blocks of pairs: while the sums of one block are in transfer, the device computes the next block.
-pub(super) struct Pipeline<'a, F: FnMut(&mut DistanceBlock)> {
+pub(super) struct Pipeline<'a> {
     measure: &'a Measure,
     /// The number of observations along each side of a block.
     side: u64,
     run: &'a Run,
-    sink: F,
+    sink: &'a mut BlockSink<'a>,
     before: Option<PendingBlock>,
     /// The buffer of the previous block's distances, for reuse.
     distances: Vec<f64>,
 }
 
-impl<'a, F: FnMut(&mut DistanceBlock)> Pipeline<'a, F> {
-    pub(super) fn new(measure: &'a Measure, side: u64, run: &'a Run, sink: F) -> Self {
+/// A function that takes one block after the other.
+pub(super) type BlockSink<'a> = dyn FnMut(&mut DistanceBlock) + 'a;
+
+impl<'a> Pipeline<'a> {
+    pub(super) fn new(measure: &'a Measure, side: u64, run: &'a Run, sink: &'a mut BlockSink<'a>) -> Self {
         Self { measure, side, run, sink, before: None, distances: Vec::new() }
     }
 
@@ -374,12 +377,7 @@ impl<'a, T: Element> Job<'a, T> {
     ///
     /// # Errors
     /// As [`Pipeline::add`].
-    pub(super) fn each_block(
-        &self,
-        side: u64,
-        run: &Run,
-        sink: impl FnMut(&mut DistanceBlock),
-    ) -> Result<()> {
+    pub(super) fn each_block(&self, side: u64, run: &Run, sink: &mut BlockSink<'_>) -> Result<()> {
         self.each_block_of(self.operands().map(PreparedObservations::range), side, run, sink)
     }
 
@@ -392,11 +390,11 @@ impl<'a, T: Element> Job<'a, T> {
         [rows, columns]: [Range<u64>; 2],
         side: u64,
         run: &Run,
-        mut sink: impl FnMut(&mut DistanceBlock),
+        sink: &mut BlockSink<'_>,
     ) -> Result<()> {
         let [x, y] = self.operands();
         let (mut status, end) = (Status::new(0, 1, x.count), whole(columns.clone()).end);
-        let mut pipeline = Pipeline::new(&self.measure, side, run, |block: &mut DistanceBlock| {
+        let mut sink_and_tell = |block: &mut DistanceBlock| {
             let rows = &block.rows;
             let is_last =
                 block.columns.end == end || self.measure.is_lower() && block.columns.end >= rows.end;
@@ -405,7 +403,8 @@ impl<'a, T: Element> Job<'a, T> {
             if is_last {
                 run.progress.tell(status);
             }
-        });
+        };
+        let mut pipeline = Pipeline::new(&self.measure, side, run, &mut sink_and_tell);
         for rows in self.parts(rows) {
             pipeline.add((x, rows), (y, columns.clone()))?;
         }

@@ -208,8 +208,8 @@ pub struct Distances {
 /// [`Error::Shape`] unless `x` and `y` have equally many features; [`Error::WrongDevice`]; [`Error::NoF64`] for f64 on a device without f64,
 /// unless [`Options::narrow`] is set; [`Error::Argument`] for an exponent that is not above 0, an infinite element, a negative element or a sum
 /// of 0 that the metric excludes ([table](crate::distance#metrics)), a rule for missing elements that the metric does not support, and a group
-/// of devices of different kinds; [`Error::Limit`] when one row does not fit a binding; [`Error::Budget`] when the distances and one pair's sums do not fit the budgets of
-/// `run`; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`]; [`Error::Cancelled`].
+/// of devices of different kinds; [`Error::Limit`] when one row does not fit a binding; [`Error::Budget`] when the distances and one pair's
+/// sums do not fit the budgets of `run`; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`]; [`Error::Cancelled`].
 ///
 /// # Cost
 /// A few operations for each feature of each pair; without `y`, each pair is computed once if the metric is symmetric. Device memory: 12 bytes

@@ -88,7 +88,7 @@ fn fill<T: Element>(
     let measure = &job.measure;
     let clear = Tensor::zeros(&measure.device, &[2 * side])?;
     let extents = job.extents().map(|extent| extent as u64);
-    BlockSums::new(measure, &measure.terms, extents, side, run)?.each(job, |sums, rows, columns| {
+    BlockSums::new(measure, &measure.terms, extents, side, run)?.each(job, &mut |sums, rows, columns| {
         let flags = measure.flags(&rows, &columns)?;
         let flags = flags.as_ref().unwrap_or(&clear);
         let mut write =
@@ -97,6 +97,9 @@ fn fill<T: Element>(
         if measure.is_lower() { write(true) } else { Ok(()) }
     })
 }
+
+/// A function that takes the sums of one block after the other, and the block's rows and columns.
+pub(super) type SumSink<'a> = dyn FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()> + 'a;
 
 /// Sums of blocks of pairs, which stay on the device. Each block reuses the memory of the previous one.
 pub(super) struct BlockSums<'a> {
@@ -124,11 +127,7 @@ impl<'a> BlockSums<'a> {
 
     /// Enqueues the sums of each block of a job (only of the lower triangle if symmetric), passes them to `sink`, one term after another, and
     /// reports progress.
-    pub(super) fn each<T: Element>(
-        &mut self,
-        job: &Job<'_, T>,
-        mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
-    ) -> Result<()> {
+    pub(super) fn each<T: Element>(&mut self, job: &Job<'_, T>, sink: &mut SumSink<'_>) -> Result<()> {
         let ([x, y], run) = (job.operands(), self.run);
         let (mut status, mut passed) = (Status::new(0, 1, x.count), 0);
         let mut tell = |done| {
@@ -139,7 +138,7 @@ impl<'a> BlockSums<'a> {
         };
         for rows in job.parts(x.range()) {
             let count = rows.end - rows.start;
-            self.add((x, rows, passed), y, &mut sink, &mut tell)?;
+            self.add((x, rows, passed), y, sink, &mut tell)?;
             passed += count;
         }
         // The last rows are still being computed.
@@ -153,8 +152,8 @@ impl<'a> BlockSums<'a> {
         &mut self,
         (x, all, before): (&PreparedObservations<'_, T>, Range<u64>, u64),
         y: &PreparedObservations<'_, T>,
-        mut sink: impl FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()>,
-        mut done: impl FnMut(u64),
+        sink: &mut SumSink<'_>,
+        done: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let Self { measure, terms, side, run, sums, ends } = self;
         for rows in pieces(all.clone(), *side) {

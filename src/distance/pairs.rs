@@ -60,7 +60,7 @@ impl<T: Element> Jobs<'_, '_, T> {
         let first = ranges.map(|range| to_usize(range.start));
         self.each(run, ranges[0].end - ranges[0].start, |_, job, run| {
             let pool = job.measure.device.pool()?;
-            job.each_block_of(ranges.map(Range::clone), side, run, |block| {
+            job.each_block_of(ranges.map(Range::clone), side, run, &mut |block| {
                 let (Distances { distances, shared }, width) = (&mut *locked(&square), block.columns.len());
                 pool.install(|| {
                     fill(block, |i| block.distances[i * width..].iter().copied(), first, distances);
@@ -88,7 +88,7 @@ impl<T: Element> Jobs<'_, '_, T> {
         let area = [rows, first..last + 1].map(|range| range.start as u64..range.end as u64);
         self.each(run, m as u64, |_, job, run| {
             let pool = job.measure.device.pool()?;
-            job.each_block_of(area.each_ref().map(Range::clone), side, run, |block| {
+            job.each_block_of(area.each_ref().map(Range::clone), side, run, &mut |block| {
                 let mut out = locked(&places);
                 let mut columns = columns_of(block, m, &pairs, &mut out);
                 pool.install(|| put_columns(block, &mut columns));

@@ -36,7 +36,7 @@ pub(super) fn select<T: Element>(
     let side = measure.side_of(pair, kept + taken, &run.memory)?;
     let mut search = Search::new(measure, extents, k, side)?;
     let mut blocks = BlockSums::new(measure, measure.search_terms(), extents, side, run)?;
-    blocks.each(job, |sums, rows, columns| search.offer(sums, rows, columns))?;
+    blocks.each(job, &mut |sums, rows, columns| search.offer(sums, rows, columns))?;
     Ok(search.into_tensors())
 }
 

@@ -89,7 +89,7 @@ pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Resu
     let ([m, _], measure) = (job.extents(), &job.measure);
     let side = measure.side(NearestSoFar::needs(m as u64, k as u64), &run.memory)?;
     let mut nearest = NearestSoFar::new(&measure.device, m, k, measure.metric == Metric::InnerProduct)?;
-    job.each_block(side, run, |block| {
+    job.each_block(side, run, &mut |block| {
         // In this order, each observation is offered increasing indices.
         nearest.take_block(block, (measure.is_self, measure.is_lower()));
     })?;

@@ -183,7 +183,7 @@ impl PairsWithin {
         let (rows, radius, within) = (self.extents[0], self.radius, Mutex::new(self));
         let passes = jobs.each(run, rows, |_, job, run| {
             let pool = job.measure.device.pool()?;
-            job.each_block(side, run, |block| {
+            job.each_block(side, run, &mut |block| {
                 let marks = pool.install(|| radius.marks(block));
                 locked(&within).take(block, &marks);
             })

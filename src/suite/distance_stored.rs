@@ -354,7 +354,7 @@ fn boxes_of_members(device: &Device) {
         (66, None, Metric::KlDivergence),
         (66, Some(20), Metric::Correlation),
     ] {
-        // Members of a small device have larger bindings, and round sums of logarithms differently.
+        // The other members may do more work in a launch than a small device, and so add up more features of an expensive term at once.
         if metric == Metric::KlDivergence && device.limits().room() < 1 << 20 {
             continue;
         }

@@ -11,7 +11,7 @@ use super::reading::{OBSERVATION, Plans, StoredOperands, largest_that_fits};
 use crate::{
     Budget, Device, Element, Needs, Result, Run, Status, Tensor,
     distance::{
-        job::{DistanceBlock, Measure, Pipeline, most},
+        job::{BlockSink, Measure, Pipeline, most},
         members::locked,
         precision::{PLAIN, table},
         shares::dealt,
@@ -80,6 +80,9 @@ pub(super) struct BoxSizes {
     /// The bytes of chunks that are decoded ahead.
     ahead: u64,
 }
+
+/// A search of a member that has prepared its observations, and the time and the bytes that it took so far.
+type Prepared<T> = Mutex<(BoxSearch, Boxes<T>, StreamStats)>;
 
 /// The memory of a search: of the neighbors so far, what results take besides once pairs are computed, and that of a pair in a block.
 pub(super) type SearchNeeds = [Needs; 3];
@@ -162,13 +165,7 @@ impl BoxSearch {
         let m = reading.counts[0];
         let strips = m.div_ceil(sizes.of_box.saturating_mul(sizes.staying as u64));
         let device = reading.device.first_members(to_usize(strips));
-        let count = device.members().len() as u64;
-        let prepared = device.each_member(run, count * reading.observations(), |i, member, run| {
-            let mut stats = StreamStats::default();
-            let mut search = Self::new::<T>(reading.on(member), sizes, [i as u64, count], run)?;
-            let boxes = search.prepare::<T>(&mut stats)?;
-            Ok(Mutex::new((search, boxes, stats)))
-        })?;
+        let prepared = Self::prepared::<T>(reading, sizes, &device, run)?;
         let results = device.each_member(run, m, |i, _, run| {
             let (search, boxes, stats) = &mut *locked(&prepared[i]);
             search.run = run.clone();
@@ -180,6 +177,22 @@ impl BoxSearch {
         })?;
         prepared.iter().for_each(|prepared| stats.add(&locked(prepared).2));
         Ok(results)
+    }
+
+    /// Prepares a search on each member of `device`.
+    fn prepared<T: Element>(
+        reading: &StoredOperands,
+        sizes: BoxSizes,
+        device: &Device,
+        run: &Run,
+    ) -> Result<Vec<Prepared<T>>> {
+        let count = device.members().len() as u64;
+        device.each_member(run, count * reading.observations(), |i, member, run| {
+            let mut stats = StreamStats::default();
+            let mut search = Self::new::<T>(reading.on(member), sizes, [i as u64, count], run)?;
+            let boxes = search.prepare::<T>(&mut stats)?;
+            Ok(Mutex::new((search, boxes, stats)))
+        })
     }
 
     /// True for the first member of a group.
@@ -209,7 +222,7 @@ impl BoxSearch {
         &self,
         boxes: Boxes<T>,
         stats: &mut StreamStats,
-        sink: impl FnMut(&mut DistanceBlock),
+        sink: &mut BlockSink<'_>,
     ) -> Result<()> {
         let mut pipeline = Pipeline::new(&self.measure, self.sizes.side, &self.run, sink);
         self.each_strip(boxes, stats, &mut |x, y| pipeline.add((x, x.range()), (y, y.range())))?;
@@ -369,7 +382,7 @@ impl BoxSearch {
         }
         let left_out: Vec<bool> = (0..self.boxes(array)).map(|number| !numbers.contains(&number)).collect();
         let plan = &self.plans[array..=array];
-        self.reading.each(plan, &left_out, &self.run.cancel, stats, |core, x| {
+        self.reading.each(plan, &left_out, &self.run.cancel, stats, &mut |core, x| {
             let number = to_usize(core[usize::from(columns)].start / self.sizes.of_box);
             x.into_iter().try_for_each(|x| sink(number, x))
         })

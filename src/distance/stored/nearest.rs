@@ -40,7 +40,7 @@ fn nearest_in_boxes<T: Element>(
             let how = (*is_self, search.measure.is_lower());
             let largest_first = *metric == Metric::InnerProduct;
             let mut nearest = NearestSoFar::new(device, shape[0], shape[1], largest_first)?;
-            search.each_block(boxes, stats, |block| nearest.take_block(block, how))?;
+            search.each_block(boxes, stats, &mut |block| nearest.take_block(block, how))?;
             Ok(nearest)
         })?;
         let members = found.len();
@@ -51,7 +51,12 @@ fn nearest_in_boxes<T: Element>(
         let mut nearest = Search::new(measure, extents, k, side)?;
         let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, &search.run)?;
         search.each_strip(boxes, stats, &mut |x, y| {
-            sums.add((x, x.range(), 0), y, |sums, rows, columns| nearest.offer(sums, rows, columns), drop)
+            sums.add(
+                (x, x.range(), 0),
+                y,
+                &mut |sums, rows, columns| nearest.offer(sums, rows, columns),
+                &mut drop,
+            )
         })?;
         let started = Instant::now();
         let (kept, numbers) = nearest.into_tensors();
@@ -92,7 +97,7 @@ pub(super) fn nearest<T: Element>(
     let (extents, options) = (reading.extents(), &reading.options);
     let needs = |measure: &Measure, on_device| needs(measure, (extents, k as u64, on_device));
     let on_device = reading.measure::<T>()?.finds_nearest(extents, k as u64);
-    match in_boxes::<T>(reading, on_device, needs, run)? {
+    match in_boxes::<T>(reading, on_device, &needs, run)? {
         Some(sizes) => nearest_in_boxes::<T>(reading, k as u64, sizes, run, stats),
         None => resident::<T, _>(reading, run, stats, |x, y, run| {
             Ok((neighbors(x, y, k, reading.metric, options, run)?, reading.sharing()))
@@ -114,13 +119,13 @@ pub(super) fn within<T: Element>(
     let needs = |measure: &Measure, _| [Needs::default(), Needs::default(), measure.pair_needs()];
     let radius = Radius::new(radius, reading.metric)?;
     let mut members = reading.sharing();
-    let pass = |pairs: &mut PairsWithin, run: &Run| match in_boxes::<T>(reading, false, needs, run)? {
+    let pass = |pairs: &mut PairsWithin, run: &Run| match in_boxes::<T>(reading, false, &needs, run)? {
         Some((sizes, _)) => {
             pairs.begin()?;
             let pairs = Mutex::new(pairs);
             let found = BoxSearch::on_members::<T, _>(reading, sizes, run, stats, |search, boxes, stats| {
                 let pool = search.measure.device.pool()?;
-                search.each_block(boxes, stats, |block| {
+                search.each_block(boxes, stats, &mut |block| {
                     let marks = pool.install(|| radius.marks(block));
                     locked(&pairs).take(block, &marks);
                 })
@@ -159,7 +164,7 @@ fn resident<T: Element, R>(
 fn in_boxes<T: Element>(
     reading: &StoredOperands,
     on_device: bool,
-    needs: impl Fn(&Measure, bool) -> SearchNeeds,
+    needs: &dyn Fn(&Measure, bool) -> SearchNeeds,
     run: &Run,
 ) -> Result<Option<(BoxSizes, bool)>> {
     let (measure, extents) = (reading.measure::<T>()?, reading.extents());

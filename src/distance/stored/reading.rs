@@ -67,6 +67,9 @@ pub(super) struct StoredOperands {
     convert: Arc<dyn Convert>,
 }
 
+/// A function that takes the core of a box, and the box of each array.
+type BoxSink<'a, T> = dyn FnMut(&[Range<u64>], Vec<Tensor<T>>) -> Result<()> + 'a;
+
 /// A plan for each array, each with the bytes for its chunks.
 pub(super) type Plans = Vec<(u64, Plan)>;
 
@@ -257,7 +260,7 @@ impl StoredOperands {
         left_out: &[bool],
         cancel: &Cancel,
         stats: &mut StreamStats,
-        mut sink: impl FnMut(&[Range<u64>], Vec<Tensor<T>>) -> Result<()>,
+        sink: &mut BoxSink<'_, T>,
     ) -> Result<()> {
         let mut streams = Vec::new();
         for (bytes, plan) in plans {
@@ -294,7 +297,7 @@ impl StoredOperands {
         if self.features == 0 || self.counts[0] == 0 {
             return Ok(());
         }
-        self.each(plans, &[], &run.cancel, stats, |core, tensors| {
+        self.each(plans, &[], &run.cancel, stats, &mut |core, tensors| {
             sink(&tensors)?;
             status.rows = core[usize::from(!self.options.columns)].end;
             run.progress.tell(status);
