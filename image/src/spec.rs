@@ -27,10 +27,15 @@ pub enum Pyramid {
     /// No smaller levels: there is only level 0.
     #[default]
     None,
-    /// Levels until planes have at most this number of pixels along both axes. It is at least 1, and usually 256.
+    /// Levels until planes have at most this number of pixels along both axes. It is at least 1.
     UntilWithin(u64),
     /// This number of levels including level 0, or fewer if nothing is left to halve. It is at least 1.
     Levels(usize),
+}
+
+impl Pyramid {
+    /// The pyramid that viewers expect: levels until planes have at most 256 pixels along both axes.
+    pub const USUAL: Self = Self::UntilWithin(256);
 }
 
 teatime::stable_text! { enum Pyramid { None, UntilWithin(pixels), Levels(count) } }

@@ -2,15 +2,14 @@
 
 use std::{
     marker::PhantomData,
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use numpy::{Element as NumpyElement, IntoPyArray};
 use pyo3::{exceptions::PyMemoryError, prelude::*};
 use teatime::{
-    Device, Element, Error, Needs, Result, Run, StoredType, Tensor,
-    store::{ArrayWriter, Folder, Storable},
+    Device, Element, Error, Needs, Result, Run, Tensor,
+    store::Storable,
     stream::{Beyond, BoxOperation, Place, Sweep, Swept},
 };
 
@@ -21,7 +20,7 @@ use crate::{
     dlpack::{type_named, with_type},
     operand::{Given, Made, Parts, parts},
     rows::range,
-    stored::StoredArray,
+    stored::{StoredArray, Target},
 };
 
 /// A function of a box, which gets an array, the ranges of the box without its halo, and the extents of the halo before it. Its result is
@@ -125,11 +124,11 @@ fn swept<R: Send>(
     py: Python<'_>,
     array: &StoredArray,
     run: RunOptions,
-    sweep: impl FnOnce(Sweep<'_>, &Mutex<Option<PyErr>>) -> Result<R> + Send,
+    sweep: impl FnOnce(Sweep<'_>, (&Device, &Run), &Mutex<Option<PyErr>>) -> Result<R> + Send,
 ) -> PyResult<R> {
     let (device, raised) = (run.device(py)?, Mutex::default());
     let made = call_on(py, &device, run, |device: &Device, run: &Run| {
-        sweep(Sweep::new(&array.array, device, run), &raised)
+        sweep(Sweep::new(&array.array, device, run), (device, run), &raised)
     });
     made.map_err(|error| raised.into_inner().unwrap_or_else(PoisonError::into_inner).unwrap_or(error))
 }
@@ -146,7 +145,7 @@ pub(crate) fn map_box<'py>(
     let extents: Vec<u64> = within.iter().map(|(start, end)| end - start).collect();
     let within: Vec<_> = within.into_iter().map(range).collect();
     with_type!(type_named(&function.dtype), U => {
-        let made = swept(py, array, run, |sweep, raised| {
+        let made = swept(py, array, run, |sweep, _, raised| {
             let sweep = sweep.within(&within)?;
             with_type!(array.element(), T => sweep.map_to_host(&Typed::<T, U>::new(&function, raised)))
         })?;
@@ -165,17 +164,7 @@ impl From<&Swept> for Counts {
     }
 }
 
-/// The folder of a new Zarr array, its chunks, words of its job, and true if an array of this job is continued.
-pub(crate) type Target = (PathBuf, Option<Vec<u64>>, String, bool);
-
-/// Begins the result of a sweep over an array, or continues it.
-pub(crate) fn begun(array: &StoredArray, dtype: StoredType, target: Target) -> Result<ArrayWriter> {
-    let (out, chunks, job, resume) = target;
-    let begin = if resume { ArrayWriter::resume } else { ArrayWriter::create };
-    begin(Arc::new(Folder::new(out).durable()), "", array.result(dtype, chunks).job(job))
-}
-
-/// Writes the result of a function of an array to a Zarr array.
+/// Writes the result of a function of an array to a Zarr array, or of an image to another image.
 #[pyfunction]
 pub(crate) fn map_to_zarr(
     py: Python<'_>,
@@ -184,11 +173,11 @@ pub(crate) fn map_to_zarr(
     out: Target,
     run: RunOptions,
 ) -> PyResult<Counts> {
-    let made = swept(py, array, run, |sweep, raised| {
-        with_type!(type_named(&function.dtype), U => {
-            let writer = begun(array, U::STORED, out)?;
+    let made = swept(py, array, run, |sweep, on, raised| {
+        with_type!(type_named(&function.dtype), U => array.write(U::STORED, out, on, |begin| {
+            let writer = begin("map_overlap")?;
             with_type!(array.element(), T => sweep.map(&Typed::<T, U>::new(&function, raised), writer))
-        })
+        }))
     })?;
     Ok(Counts::from(&made))
 }

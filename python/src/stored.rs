@@ -1,16 +1,21 @@
 //! Stored arrays: Zarr arrays, .npy files, and NumPy arrays as they are.
 
-use std::{borrow::Cow, collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use numpy::IntoPyArray;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
-    ChunkedArray, DType, MissingChunk, StoredType, filter,
+    ChunkedArray, DType, Device, MissingChunk, Result, Run, StoredType, filter,
     store::{
-        ArraySpec, Compression, MissingAsNan, NpyArray, ZarrArray, ZarrFormat, join, local_path,
-        open_storage, read_json, zip_archive,
+        ArraySpec, ArrayWriter, Compression, Folder, MissingAsNan, Node, NpyArray, ZarrArray, ZarrFormat,
+        join, local_path, open_storage, read_json, zip_archive,
     },
 };
+use teatime_image::{ImageSpec, Multiscale, MultiscaleWriter, OmeVersion, Pyramid};
 
 use crate::{
     array::{reshaped, sizes},
@@ -21,6 +26,14 @@ use crate::{
     operand::{Array, with_array},
     rows::{Rows, range},
 };
+
+/// Returns true for a .npy file: a local file that is no zip archive, or a URL with that ending.
+fn is_npy(path: &Path) -> bool {
+    match local_path(path) {
+        Some(path) => path.is_file() && zip_archive(&path).is_none(),
+        None => path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy")),
+    }
+}
 
 /// An array that is read in boxes. No elements have been read.
 #[pyclass(module = "teatime._teatime", frozen)]
@@ -36,17 +49,65 @@ pub(crate) struct StoredArray {
     /// The names of the axes, if all have one.
     axes: Vec<String>,
     format: ZarrFormat,
+    /// The OME-Zarr image of which the array is a level, and the index of that level.
+    image: Option<(Multiscale, usize)>,
 }
+
+/// The folder of a new Zarr array or image, its chunks, words of its job, true if one of this job is continued, and true if an image gets smaller
+/// levels.
+pub(crate) type Target = (PathBuf, Option<Vec<u64>>, String, bool, bool);
 
 impl StoredArray {
     fn new(array: Arc<dyn ChunkedArray>) -> Self {
         let (shape, chunk) = (array.shape().to_vec(), array.chunk_shape().to_vec());
-        Self { array, shape, chunk, shard: None, axes: Vec::new(), format: ZarrFormat::V3 }
+        Self { array, shape, chunk, shard: None, axes: Vec::new(), format: ZarrFormat::V3, image: None }
+    }
+
+    /// Takes a Zarr array, and the version of Zarr in which it is stored.
+    fn of_zarr(opened: ZarrArray, format: ZarrFormat) -> Self {
+        let (axes, shard) = (opened.dimension_names().to_vec(), opened.shard_shape());
+        let opened: Arc<dyn ChunkedArray> = Arc::new(opened);
+        // The sizes of tasks depend on the stored type.
+        let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
+        let stored = Self::new(marked.map_or(opened, |marked| Arc::new(marked)));
+        let axes = if axes.len() == stored.shape.len() { axes } else { Vec::new() };
+        Self { shard, axes, format, ..stored }
+    }
+
+    /// Writes the result of an operation on the array to `target`: a Zarr array, or, of an image, another image. `write` gets the function that
+    /// begins the result of a job, or continues it, and writes its elements.
+    pub(crate) fn write<R>(
+        &self,
+        dtype: StoredType,
+        (out, chunks, words, resume, pyramid): Target,
+        (device, run): (&Device, &Run),
+        write: impl FnOnce(&mut dyn FnMut(&str) -> Result<ArrayWriter>) -> Result<R>,
+    ) -> Result<R> {
+        let mut image = None;
+        let made = write(&mut |job| {
+            let spec = self.result(dtype, chunks.clone()).job(format!("{job} {words}"));
+            let Some((source, level)) = &self.image else {
+                let begin = if resume { ArrayWriter::resume } else { ArrayWriter::create };
+                return begin(Arc::new(Folder::new(&out).durable()), "", spec);
+            };
+            let mut spec = ImageSpec::like(source, *level, spec)?;
+            if pyramid {
+                spec.pyramid = Pyramid::USUAL;
+            }
+            let writer = if resume {
+                MultiscaleWriter::resume(&out, spec)
+            } else {
+                MultiscaleWriter::create(&out, spec)
+            };
+            image.insert(writer?).base()
+        })?;
+        image.map_or(Ok(()), |image| image.finish(device, run))?;
+        Ok(made)
     }
 
     /// Describes an array of results of type `dtype`: it has the axes and the version of Zarr of this array, and also its chunks and shards
     /// unless `chunks` are given.
-    pub(crate) fn result(&self, dtype: StoredType, chunks: Option<Vec<u64>>) -> ArraySpec {
+    fn result(&self, dtype: StoredType, chunks: Option<Vec<u64>>) -> ArraySpec {
         let whole = self.chunk.iter().zip(&self.shape).map(|(&chunk, &extent)| chunk.min(extent.max(1)));
         let shards = self.shard.clone().filter(|_| chunks.is_none());
         let of_array = || if self.shard.is_some() { self.chunk.clone() } else { whole.collect() };
@@ -57,7 +118,7 @@ impl StoredArray {
             .compression(Compression::Zstd { level: 1 });
         spec.axes.clone_from(&self.axes);
         // xarray takes the fill value of a version 2 array for a missing value.
-        if self.format == ZarrFormat::V2 { spec.fill(()) } else { spec }
+        if self.format == ZarrFormat::V2 && self.image.is_none() { spec.fill(()) } else { spec }
     }
 
     /// Returns the type as which operations read the elements: 64-bit integers as f64, and booleans as bytes.
@@ -81,17 +142,13 @@ impl StoredArray {
         fill: bool,
         storage_options: Option<HashMap<String, String>>,
     ) -> PyResult<Self> {
-        let path = local_path(&path).map_or_else(|| path.clone(), Cow::into_owned);
-        if array.is_none() && path.is_file() && zip_archive(&path).is_none() {
-            let opened = py.detach(|| NpyArray::open(path)).map_err(exception)?;
-            return Ok(Self::new(Arc::new(opened)));
-        }
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
         let (name, options) = (array.unwrap_or_default(), call::storage_options(storage_options));
-        let is_npy =
-            name.is_empty() && path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
-        if is_npy && local_path(&path).is_none() {
-            let opened = aside(py, move || NpyArray::open_in(&open_storage(path, &options)?, ""))?;
+        if name.is_empty() && is_npy(&path) {
+            let opened = aside(py, move || match local_path(&path) {
+                Some(path) => NpyArray::open(path),
+                None => NpyArray::open_in(&open_storage(&path, &options)?, ""),
+            })?;
             return Ok(Self::new(Arc::new(opened)));
         }
         let (opened, is_v3) = aside(py, move || {
@@ -99,14 +156,56 @@ impl StoredArray {
             let is_v3 = read_json(&*storage, &join(&name, "zarr.json"))?.is_some();
             Ok((ZarrArray::open_in(&storage, &name, missing)?, is_v3))
         })?;
-        let (axes, shard) = (opened.dimension_names().to_vec(), opened.shard_shape());
-        let opened: Arc<dyn ChunkedArray> = Arc::new(opened);
-        // The sizes of tasks depend on the stored type.
-        let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
-        let stored = Self::new(marked.map_or(opened, |marked| Arc::new(marked)));
-        let axes = if axes.len() == stored.shape.len() { axes } else { Vec::new() };
-        let format = if is_v3 { ZarrFormat::V3 } else { ZarrFormat::V2 };
-        Ok(Self { shard, axes, format, ..stored })
+        Ok(Self::of_zarr(opened, if is_v3 { ZarrFormat::V3 } else { ZarrFormat::V2 }))
+    }
+
+    /// Opens a level of an OME-Zarr image, the largest by default; or an array, as the constructor does.
+    #[staticmethod]
+    #[pyo3(signature = (path, level, fill, storage_options=None))]
+    fn of_image(
+        py: Python<'_>,
+        path: PathBuf,
+        level: Option<usize>,
+        fill: bool,
+        storage_options: Option<HashMap<String, String>>,
+    ) -> PyResult<Self> {
+        let (place, options) = (path.clone(), call::storage_options(storage_options.clone()));
+        let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
+        let opened = match is_npy(&path) {
+            true => None,
+            false => aside(py, move || {
+                let storage = open_storage(place, &options)?;
+                if Node::at(&*storage, "")? != Node::Group {
+                    return Ok(None);
+                }
+                let (image, level) = (Multiscale::open_in(&storage, "")?, level.unwrap_or(0));
+                Ok(Some((image.level(level, missing)?, image, level)))
+            })?,
+        };
+        let Some((array, image, level)) = opened else {
+            if level.is_some() {
+                let why = format!("`level` is of OME-Zarr images, and {} is none", path.display());
+                return Err(PyValueError::new_err(why));
+            }
+            return Self::open(py, path, None, fill, storage_options);
+        };
+        let format = if image.version() == OmeVersion::V05 { ZarrFormat::V3 } else { ZarrFormat::V2 };
+        Ok(Self { image: Some((image, level)), ..Self::of_zarr(array, format) })
+    }
+
+    /// The path of the level within its image, and the axes along space; `None` if the array is not of an image.
+    #[getter]
+    fn level(&self) -> Option<(&str, Vec<usize>)> {
+        self.image.as_ref().map(|(image, level)| (&*image.levels()[*level].path, image.spatial_axes()))
+    }
+
+    /// Converts lengths in the units of an image's axes to pixels along its axes in space.
+    fn in_pixels(&self, lengths: Vec<f64>) -> PyResult<Vec<f64>> {
+        let Some((image, level)) = &self.image else {
+            return Err(PyValueError::new_err("`physical` is of OME-Zarr images alone"));
+        };
+        let pixels = image.sigma_in_pixels(*level, &lengths).map_err(exception)?;
+        Ok(image.spatial_axes().into_iter().map(|axis| pixels[axis]).collect())
     }
 
     /// Wraps an array in the host's memory, without a copy.

@@ -1,4 +1,4 @@
-//! Filters of arrays that need not fit memory, to a Zarr array.
+//! Filters of arrays that need not fit memory, to a Zarr array or an image.
 
 use pyo3::prelude::*;
 use teatime::{
@@ -11,8 +11,8 @@ use crate::{
     call::{RunOptions, call_on},
     dlpack::{type_named, with_type},
     filter::{Options, TvArguments, tv_options},
-    overlap::{Counts, Target, begun},
-    stored::StoredArray,
+    overlap::Counts,
+    stored::{StoredArray, Target},
 };
 
 /// Returns the stored type with NumPy's name.
@@ -20,12 +20,7 @@ fn stored_type(name: &str) -> StoredType {
     with_type!(type_named(name), T => T::STORED)
 }
 
-/// Returns the target with words in front of those of its job.
-fn of_job((path, chunks, words, resume): Target, job: &str) -> Target {
-    (path, chunks, format!("{job} {words}"), resume)
-}
-
-/// Writes the filtered array to a Zarr array of the type that `dtype` names.
+/// Writes the filtered array to a Zarr array, or of an image to another, of the type that `dtype` names.
 #[pyfunction]
 pub(crate) fn write_gaussian(
     py: Python<'_>,
@@ -38,12 +33,14 @@ pub(crate) fn write_gaussian(
     let device = run.device(py)?;
     let (sigma, options) = options.on(&device)?;
     let swept = call_on(py, &device, run, |device, run| {
-        write(&x.array, sigma, &options, device, run, |job| begun(x, stored_type(dtype), of_job(out, job)))
+        x.write(stored_type(dtype), out, (device, run), |begin| {
+            write(&x.array, sigma, &options, device, run, begin)
+        })
     })?;
     Ok(Counts::from(&swept))
 }
 
-/// Writes the denoised images to a Zarr array of the type that `dtype` names.
+/// Writes the denoised images to a Zarr array, or of an image to another, of the type that `dtype` names.
 #[pyfunction]
 pub(crate) fn write_denoise_tv(
     py: Python<'_>,
@@ -55,8 +52,8 @@ pub(crate) fn write_denoise_tv(
 ) -> PyResult<Counts> {
     let (device, options) = (run.device(py)?, tv_options(options).narrow(dtype == "float32"));
     let made = call_on(py, &device, run, |device, run| {
-        write_denoised_tv(&x.array, &options, device, run, |job| {
-            begun(x, stored_type(dtype), of_job(out, job))
+        x.write(stored_type(dtype), out, (device, run), |begin| {
+            write_denoised_tv(&x.array, &options, device, run, begin)
         })
     })?;
     Ok(Counts::from(&made.swept))

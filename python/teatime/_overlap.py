@@ -218,15 +218,18 @@ def _of_library(x: Any) -> Any:
 
 
 def opened(
-    x: Any, fill: bool, storage_options: dict[str, Any] | None = None, name: str = "x", function: str = "map_overlap"
+    x: Any, fill: bool, level: int | None, storage_options: dict[str, Any] | None = None, name: str = "x", function: str = "map_overlap"
 ) -> tuple[StoredArray, np.dtype[Any], str]:
     """Returns an array that is read in boxes, the type of its elements, and words that differ where its files do."""
+    if level is not None and (level := whole(level, "level")) < 0:
+        raise ValueError(f"`level` is {level}; it is at least 0")
     if is_path(x):
         path = folder(x)
-        stored = StoredArray(path, None, fill, text_options(storage_options))
-        return stored, np.dtype(stored.dtype), stamp(path)
-    if storage_options is not None:
-        raise TypeError(f"`storage_options` is for a URL as `{name}`")
+        stored = StoredArray.of_image(path, level, fill, text_options(storage_options))
+        return stored, np.dtype(stored.dtype), stamp(path if stored.level is None else f"{path}/{stored.level[0]}")
+    for option, given in (("storage_options", storage_options), ("level", level)):
+        if given is not None:
+            raise TypeError(f"`{option}` is for a path as `{name}`")
     if library(x) in ("zarr", "h5py"):
         raise TypeError(f"`{name}` is {type(x)}, which would be read as a whole: the path of a Zarr array is read in boxes")
     array = host_array(x, name, function)
@@ -235,23 +238,29 @@ def opened(
     return StoredArray.of_array(c_order(as_array(array, name, function))), array.dtype, ""
 
 
-def target(out: Any, stored: StoredArray, chunks: Any, resume: bool, job: str) -> tuple[str, list[int] | None, str, bool]:
-    """Returns the Zarr array of a result, as the compiled part takes it: its folder, its chunks, words of its job, and whether it is continued."""
+def target(
+    out: Any, stored: StoredArray, chunks: Any, resume: bool, job: str, pyramid: bool
+) -> tuple[str, list[int] | None, str, bool, bool]:
+    """Returns the Zarr array or the image of a result, as the compiled part takes it: its folder, its chunks, words of its job, whether it is
+    continued, and whether an image gets smaller levels."""
     if not is_path(out):
         raise TypeError(f"`out` is {type(out)}; it is the path of a Zarr array. One array is read")
+    if pyramid and stored.level is None:
+        raise ValueError("`pyramid` is of OME-Zarr images alone")
     if is_url(out):
         raise ValueError(f"`out` is {out!r}: results are written to disks alone")
     path = folder(out)
     if os.path.exists(path) and not resume:
         raise FileExistsError(f"`out` {path} is there; resume=True goes on with what was begun")
     size = None if chunks is None else [max(1, whole(each, "chunks")) for each in _per_axis(chunks, 1, len(stored.shape), "chunks")]
-    return path, size, job, resume
+    return path, size, job, resume, pyramid
 
 
 def map_overlap(
     func: Callable[..., Any], x: Any, out: str | os.PathLike[str] | None = None, depth: Any = 0, boundary: Any = "none",
     dtype: DTypeLike = None, *, trim: bool = True, chunks: int | Sequence[int] | None = None, resume: bool = False, fill: bool = False,
-    temporary: float = 0, device: Device | str = "cpu", progress: Any = None, memory: int | str | None = None, **kwargs: Any,
+    level: int | None = None, pyramid: bool = False, temporary: float = 0, device: Device | str = "cpu", progress: Any = None,
+    memory: int | str | None = None, **kwargs: Any,
 ) -> NDArray[Any] | Mapped:
     """A function of your own on an array that need not fit memory, box by box: dask's ``map_overlap``, with its arguments.
 
@@ -266,10 +275,11 @@ def map_overlap(
         :class:`teatime.CudaArray` without CuPy. One that has an argument ``block_info`` gets dask's: ``block_info[None]["array-location"]``
         is the box, ``block_info[0]["array-location"]`` the box with its halo, ``["shape"]`` that of the array. The rest of dask's is not there.
     x
-        The path of a Zarr array or of a .npy file; or an array in memory, which may be a :class:`numpy.memmap`. One to five axes. int64 and
-        uint64 arrive as float64, and are refused from 2**53 on; other types as they are, and with NaN for what an array's attributes call missing.
+        The path of a Zarr array, of an OME-Zarr image or of a .npy file; or an array in memory, which may be a :class:`numpy.memmap`. One to
+        five axes. int64 and uint64 arrive as float64, and are refused from 2**53 on; other types as they are, and with NaN for what an array's
+        attributes call missing.
     out
-        The folder for a new Zarr array. None: the result is in memory.
+        The folder for a new Zarr array, or of an image for another image. None: the result is in memory.
     depth
         Elements of the halo: a number, a tuple with one for each axis, or a dictionary of axes; (before, after) in place of each.
     boundary
@@ -287,7 +297,13 @@ def map_overlap(
         error where arguments, the code of ``func`` or the files of ``x`` changed; variables that ``func`` reads, other functions that it
         calls and an ``x`` in memory are not compared.
     fill
-        Whether a missing chunk of a Zarr array has its fill value. Else it is an error, since it is more often damage.
+        Whether a missing chunk of a Zarr array has its fill value. Else it is an error, since it is more often damage; but images leave out
+        chunks of background.
+    level
+        Which level of an OME-Zarr image is read. None: the largest, 0.
+    pyramid
+        Whether an image as ``out`` gets smaller levels: means of two pixels along each axis of a plane, until planes have at most 256 along
+        both, and of two planes where a stack has at least a quarter of a plane's longer extent.
     temporary
         Bytes that ``func`` holds for each element of its argument besides that and its result.
     device
@@ -318,7 +334,7 @@ def map_overlap(
            [0, 0, 1, 1],
            [1, 1, 1, 1]], dtype=uint8)
     """
-    stored, given, files = opened(x, fill)
+    stored, given, files = opened(x, fill, level)
     on = opened_device(device)
     threads = on.threads if on.backend == "cpu" else 1
     function = Overlap(func, stored.shape, given, depth, boundary, dtype, trim, temporary, kwargs, threads)
@@ -326,8 +342,8 @@ def map_overlap(
         raise ValueError(f"`device` is {on.name}: a function of arrays runs on the CPU or on a CUDA GPU")
     run = run_options(on, progress, memory)
     if out is None:
-        if resume or chunks is not None:
-            raise TypeError("`resume` and `chunks` are for a Zarr array as `out`")
+        if resume or pyramid or chunks is not None:
+            raise TypeError("`resume`, `pyramid` and `chunks` are for a Zarr array or an image as `out`")
         return _teatime.map_box(stored, function.compiled(), [(0, extent) for extent in stored.shape], run)
-    to = target(out, stored, chunks, resume, function.job(files, on.name))
+    to = target(out, stored, chunks, resume, function.job(files, on.name), pyramid)
     return Mapped(*_teatime.map_to_zarr(stored, function.compiled(), to, run))

@@ -17,6 +17,7 @@ True
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -128,8 +129,8 @@ class Variants:
         Which variants of a store; :meth:`ranges` gives them. Of an array, all.
     scaler, ploidy, min_maf, max_missing
         As in :func:`teatime.genotype.pca`.
-    fill, storage_options
-        As in :func:`teatime.genotype.open_store`.
+    fill, storage_options, contigs, n_autosomes
+        As in :func:`teatime.genotype.open_store`; the contigs are those of :meth:`ranges`.
     device
         The name of a device; None for the fastest.
     """
@@ -137,25 +138,27 @@ class Variants:
     def __init__(
         self, source: Any, rows: tuple[int, int] | None = None, *, scaler: str | None = "patterson", ploidy: int | None = None,
         min_maf: float = 0.0, max_missing: float = 1.0, fill: bool = False, storage_options: dict[str, Any] | None = None,
-        device: str | None = None,
+        contigs: str | Iterable[str] | None = None, n_autosomes: int | None = None, device: str | None = None,
     ) -> None:
         options = pca_options(1, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing)
         if isinstance(source, (str, os.PathLike)):
             path = os.fspath(source)
-            rows = rows or (0, open_store(path, storage_options=storage_options).variants)
-            source = (path, None, fill, storage_options, None)
-        elif fill or storage_options is not None:
-            raise TypeError("`fill` and `storage_options` are for the path of a store")
+            opened = open_store(path, contigs=contigs, n_autosomes=n_autosomes, storage_options=storage_options)
+            rows = rows or (0, opened.variants)
+            source = (path, None, fill, storage_options, None if contigs is None else opened.selected)
+        elif fill or any(given is not None for given in (storage_options, contigs, n_autosomes)):
+            raise TypeError("`fill`, `storage_options`, `contigs` and `n_autosomes` are for the path of a store")
         else:
             source = host_array(source, "source", "pca")
         self._band = _worker.Band(source, rows, ploidy, options, device)
 
     @staticmethod
     def ranges(
-        path: str | os.PathLike[str], parts: int, storage_options: dict[str, Any] | None = None
+        path: str | os.PathLike[str], parts: int, storage_options: dict[str, Any] | None = None, *, contigs: str | Iterable[str] | None = None,
+        n_autosomes: int | None = None,
     ) -> tuple[tuple[int, int], list[tuple[int, int]]]:
-        """The shape (variants, samples) of a store, and ranges of its variants, about ``parts`` of them."""
-        opened = open_store(path, storage_options=storage_options)
+        """The shape (variants, samples) of a store or of some of its contigs, and ranges of these variants, about ``parts`` of them."""
+        opened = open_store(path, contigs=contigs, n_autosomes=n_autosomes, storage_options=storage_options)
         return (opened.variants, opened.samples), opened.part_ranges(parts)
 
     def normal_product(self, x: ArrayLike) -> _Array:

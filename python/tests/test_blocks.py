@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write
+from conftest import bed, dosages, write
 
 import teatime
 from teatime import blocks, genotype
@@ -59,6 +59,23 @@ def test_variants_of_arrays_and_stores(cohort):
     assert np.array_equal(results[0].scores, results[1].scores)
     whole = blocks.Variants(cohort, device="cpu").normal_product(np.eye(20))
     assert np.allclose(whole, sum(part.normal_product(np.eye(20)) for part in stored), rtol=1e-5, atol=1e-3)
+
+
+def test_variants_on_contigs(tmp_path):
+    on_first = np.arange(9000) % 3 > 0
+    d = dosages(CALLS)
+    store = bed(tmp_path / "all.bed", d, [("1" if first else "X", i + 1, "A", "C") for i, first in enumerate(on_first)])
+    expected = genotype.pca(np.ascontiguousarray(d[on_first]), 3, device="cpu")
+    shape, ranges = blocks.Variants.ranges(store, 3, contigs="autosomes")
+    assert shape == (6000, 20) and len(ranges) > 1
+    parts = [blocks.Variants(store, rows, contigs="autosomes", device="cpu") for rows in ranges]
+    parts[0] = pickle.loads(pickle.dumps(parts[0]))
+    rounds = rounds_of([part.normal_product for part in parts], shape, 3, tol=1e-7)
+    assert np.allclose(rounds.singular_values, expected.singular_values, rtol=1e-6)
+    whole = blocks.Variants(store, contigs="1", device="cpu").normal_product(np.eye(20))
+    assert np.allclose(whole, sum(part.normal_product(np.eye(20)) for part in parts), rtol=1e-5, atol=1e-3)
+    with pytest.raises(TypeError, match="`contigs` and `n_autosomes` are for the path of a store"):
+        blocks.Variants(CALLS, contigs="1")
 
 
 def test_bad_rounds():

@@ -158,6 +158,65 @@ def test_filters_are_written_as_of_the_whole(image, tmp_path):
         np.testing.assert_array_equal(zarr.open_array(path)[:], teatime.denoise_tv_chambolle(given, 0.2, device="cpu"))
 
 
+def ome(path, version, values):
+    """Writes an OME-Zarr image of channels and micrometers with zarr-python, of one level beside a smaller one."""
+    axes = [{"name": "c", "type": "channel"}, *({"name": name, "type": "space", "unit": "micrometer"} for name in "yx")]
+    levels = [
+        {"path": name, "coordinateTransformations": [{"type": "scale", "scale": [1, 0.5 * factor, 0.25 * factor]}]}
+        for name, factor in (("full", 1), ("half", 2))
+    ]
+    image = {"name": "cells", "axes": axes, "datasets": levels}
+    channels = {"channels": [{"label": "nuclei"}, {"label": "walls"}]}
+    group = zarr.open_group(path, mode="w", zarr_format=3 if version == "0.5" else 2)
+    if version == "0.5":
+        group.attrs["ome"] = {"version": version, "multiscales": [image], "omero": channels}
+    else:
+        group.attrs.update({"multiscales": [{**image, "version": version}], "omero": channels})
+    for name, level in (("full", values), ("half", values[:, ::2, ::2])):
+        group.create_array(name, data=level, chunks=(1, 64, 64), **({"dimension_names": list("cyx")} if version == "0.5" else {}))
+    return path
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.5"])
+def test_images_become_images(tmp_path, version):
+    values = np.random.default_rng(1).integers(0, 60_000, (2, 70, 300)).astype("u2")
+    path, few = ome(tmp_path / "cells.zarr", version, values), {"device": "cpu", "memory": "64M"}
+    made, command = tmp_path / "python.zarr", tmp_path / "command.zarr"
+    counts = teatime.write_gaussian_filter(path, made, 1, physical=True, pyramid=True, resume=True, **few)
+    assert teatime.write_gaussian_filter(path, made, 1, physical=True, pyramid=True, resume=True, **few).found == counts.boxes
+    # A micrometer is two pixels along y and four along x, and channels are not filtered.
+    group = zarr.open_group(made, mode="r")
+    np.testing.assert_array_equal(group["0"][:], teatime.gaussian_filter(values, [2, 4], axes=[1, 2], device="cpu"))
+    assert group["1"].shape == (2, 35, 150)
+    # The command line writes the same metadata and pixels.
+    arguments = ["teatime", "blur", str(path), str(command), "--sigma", "1", "--physical", "--pyramid", "--device", "cpu"]
+    assert teatime._teatime.command_line(arguments) == 0
+    wanted = zarr.open_group(command, mode="r")
+    assert dict(group.attrs) == dict(wanted.attrs) and group.metadata.zarr_format == wanted.metadata.zarr_format
+    for level in "01":
+        np.testing.assert_array_equal(group[level][:], wanted[level][:])
+    smooth = tmp_path / "smooth.zarr"
+    teatime.write_denoise_tv_chambolle(path, smooth, 0.2, level=1, **few)
+    denoised = teatime.denoise_tv_chambolle(values[:, ::2, ::2], 0.2, channel_axis=0, device="cpu")
+    np.testing.assert_array_equal(zarr.open_array(smooth / "0")[:], denoised)
+    mapped = tmp_path / "mapped.zarr"
+    teatime.map_overlap(ndimage.median_filter, path, mapped, (0, 1, 1), pyramid=True, size=(1, 3, 3), mode="nearest")
+    np.testing.assert_array_equal(zarr.open_array(mapped / "0")[:], ndimage.median_filter(values, (1, 3, 3), mode="nearest"))
+    physical = {"physical": True}
+    for options, match in (
+        ({"level": 2}, "`level`: 2, and .* has 2 levels"), ({"level": -1}, "`level` is -1"), ({**physical, "axes": 1}, "`axes` is None"),
+        ({**physical, "sigma": -1}, "-1 micrometer along `y`"), ({**physical, "sigma": [1, 2, 3]}, "3 numbers, expected one or 2"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            teatime.write_gaussian_filter(path, tmp_path / "refused", **{"sigma": 1, **options})
+    for options, match in (({"level": 0}, "`level`"), ({"pyramid": True}, "`pyramid`"), (physical, "`physical`")):
+        with pytest.raises(ValueError, match=match):
+            teatime.write_gaussian_filter(path / "full", tmp_path / "refused", 1, **options)
+    with pytest.raises(TypeError, match="`level`"):
+        teatime.write_gaussian_filter(values, tmp_path / "refused", 1, level=0)
+    assert not (tmp_path / "refused").exists()
+
+
 def test_boxes_tell_where_they_are(image, tmp_path):
     path, values = image
 
@@ -337,7 +396,7 @@ def test_what_is_refused_is_named(image, tmp_path):
         (np.abs, values, {"depth": -1}, ValueError, "`depth` is -1; it is at least 0"),
         (np.abs, values, {"depth": {0: (1, 2)}, "boundary": "reflect"}, ValueError, "as large after a box as before"),
         (np.abs, values, {"boundary": "wrap"}, ValueError, "`boundary` is none, periodic, reflect, nearest or a number, not 'wrap'"),
-        (np.abs, values, {"resume": True}, TypeError, "`resume` and `chunks` are for a Zarr array as `out`"),
+        (np.abs, values, {"resume": True}, TypeError, "`resume`, `pyramid` and `chunks` are for a Zarr array or an image"),
         (np.abs, tmp_path / "nowhere", {}, OSError, "nowhere"),
     ):
         with pytest.raises(error, match=words):

@@ -14,9 +14,6 @@ use teatime_image::{ImageSpec, MultiscaleWriter, OmeVersion, Pyramid};
 use super::{Task, args::ResultArgs, input::Input};
 use crate::remote;
 
-/// The maximum number of pixels along an axis of a plane of an image's smallest level.
-const PLANE: u64 = 256;
-
 /// Attributes that describe the stored elements or their encoding, and that results do not keep. A result has NaN for missing elements, and any
 /// of its elements may equal the input's missing value.
 const OWN: [&str; 7] = [
@@ -70,7 +67,7 @@ pub(super) fn zarr(
     with_checksum(&mut spec, args);
     let mut spec = ImageSpec::like(source, task.array.level.unwrap_or(0), spec)?;
     if task.array.pyramid {
-        spec.pyramid = Pyramid::UntilWithin(PLANE);
+        spec.pyramid = Pyramid::USUAL;
     }
     let image = MultiscaleWriter::resume(path, spec)?;
     Ok((image.base()?, Some(image)))
