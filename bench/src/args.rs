@@ -36,10 +36,18 @@ pub(crate) struct Args {
     /// Prints a Markdown table at the end, to paste
     #[arg(long)]
     pub(crate) markdown: bool,
+    /// Writes a page: for each device a roofline, and a table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Compares files of results, and measures nothing. FILE=NAME takes that device of a file
     ///
     /// By default, devices of one interface go together; where none do, the best device of each file.
-    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["device", "seconds", "quick", "only", "json", "flight", "names"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 2..,
+        conflicts_with_all = ["device", "seconds", "quick", "only", "json", "html", "flight", "names"]
+    )]
     pub(crate) compare: Option<Vec<String>>,
     /// Opens this device and prints seconds, in a process started for the start-up times
     #[arg(long, value_name = "NAME", hide = true)]

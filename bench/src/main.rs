@@ -6,6 +6,7 @@ mod compare;
 mod data;
 mod exact;
 mod flight;
+mod html;
 mod jobs;
 mod markdown;
 mod measure;
@@ -24,7 +25,7 @@ use teatime::{Backend, Device, DeviceKind, DeviceOptions};
 use crate::{
     args::Args,
     measure::Session,
-    report::{DeviceReport, Note, OWN, Report},
+    report::{DeviceReport, Note, OWN, Report, TF32},
 };
 
 fn main() -> ExitCode {
@@ -86,6 +87,10 @@ fn run(args: &Args) -> Result<bool, String> {
     if let Some(path) = &args.json {
         report.write(path)?;
     }
+    if let Some(path) = &args.html {
+        std::fs::write(path, html::page(&report, &differences))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     Ok(differences.is_empty() && report.devices.iter().all(|device| device.failed.is_empty()))
 }
 
@@ -126,7 +131,7 @@ fn whole(session: &mut Session<'_>) {
 /// Returns the other options for products if the vendor's library is the default, each with the suffix of its measurements' names.
 fn variants() -> [(&'static str, DeviceOptions); 2] {
     let own = DeviceOptions::default().own_kernels(true);
-    [(OWN, own), (", TF32", DeviceOptions::default().tf32(true))]
+    [(OWN, own), (TF32, DeviceOptions::default().tf32(true))]
 }
 
 /// Measures the requested devices, one after the other.

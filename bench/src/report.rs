@@ -17,6 +17,8 @@ use crate::{
 
 /// The suffix of the name of a product by our own kernel, if the vendor's library is the default.
 pub(crate) const OWN: &str = ", own kernel";
+/// The suffix of the name of a product whose factors have 11 bits.
+pub(crate) const TF32: &str = ", TF32";
 
 /// The version of the file's format.
 const SCHEMA: u32 = 1;

@@ -53,8 +53,8 @@ pub(crate) struct StoredArray {
     image: Option<(Multiscale, usize)>,
 }
 
-/// The folder of a new Zarr array or image, its chunks, words of its job, true if one of this job is continued, and true if an image gets smaller
-/// levels.
+/// The folder of a new Zarr array or image, its chunks, words of its job, true if one of this job is continued, and true if an image gets
+/// smaller levels.
 pub(crate) type Target = (PathBuf, Option<Vec<u64>>, String, bool, bool);
 
 impl StoredArray {
@@ -74,8 +74,8 @@ impl StoredArray {
         Self { shard, axes, format, ..stored }
     }
 
-    /// Writes the result of an operation on the array to `target`: a Zarr array, or, of an image, another image. `write` gets the function that
-    /// begins the result of a job, or continues it, and writes its elements.
+    /// Writes the result of an operation on the array to a target: a Zarr array, or, of an image, another image. `write` gets the function
+    /// that begins the result of a job, or continues it, and writes its elements.
     pub(crate) fn write<R>(
         &self,
         dtype: StoredType,
@@ -171,21 +171,21 @@ impl StoredArray {
     ) -> PyResult<Self> {
         let (place, options) = (path.clone(), call::storage_options(storage_options.clone()));
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
-        let opened = match is_npy(&path) {
-            true => None,
+        let (node, opened) = match is_npy(&path) {
+            true => (Node::Array, None),
             false => aside(py, move || {
                 let storage = open_storage(place, &options)?;
-                if Node::at(&*storage, "")? != Node::Group {
-                    return Ok(None);
+                let node = Node::at(&*storage, "")?;
+                if node != Node::Group {
+                    return Ok((node, None));
                 }
                 let (image, level) = (Multiscale::open_in(&storage, "")?, level.unwrap_or(0));
-                Ok(Some((image.level(level, missing)?, image, level)))
+                Ok((node, Some((image.level(level, missing)?, image, level))))
             })?,
         };
         let Some((array, image, level)) = opened else {
-            if level.is_some() {
-                let why = format!("`level` is of OME-Zarr images, and {} is none", path.display());
-                return Err(PyValueError::new_err(why));
+            if level.is_some() && node == Node::Array {
+                return Err(PyValueError::new_err("`level` is of OME-Zarr images, and an array is none"));
             }
             return Self::open(py, path, None, fill, storage_options);
         };
@@ -193,10 +193,16 @@ impl StoredArray {
         Ok(Self { image: Some((image, level)), ..Self::of_zarr(array, format) })
     }
 
-    /// The path of the level within its image, and the axes along space; `None` if the array is not of an image.
+    /// The path of the array within its image, if it is of one.
     #[getter]
-    fn level(&self) -> Option<(&str, Vec<usize>)> {
-        self.image.as_ref().map(|(image, level)| (&*image.levels()[*level].path, image.spatial_axes()))
+    fn path_in_image(&self) -> Option<&str> {
+        self.image.as_ref().map(|(image, level)| &*image.levels()[*level].path)
+    }
+
+    /// The axes along space of an image, and all axes of another array.
+    #[getter]
+    fn spatial_axes(&self) -> Vec<usize> {
+        self.image.as_ref().map_or_else(|| (0..self.shape.len()).collect(), |(image, _)| image.spatial_axes())
     }
 
     /// Converts lengths in the units of an image's axes to pixels along its axes in space.

@@ -31,7 +31,7 @@ _HALOS = 1.25
 
 
 class Mapped(NamedTuple):
-    """The counts of a :func:`map_overlap` to a Zarr array."""
+    """The counts of a :func:`map_overlap` to a Zarr array or an image."""
 
     #: The number of boxes that were computed.
     boxes: int
@@ -226,7 +226,7 @@ def opened(
     if is_path(x):
         path = folder(x)
         stored = StoredArray.of_image(path, level, fill, text_options(storage_options))
-        return stored, np.dtype(stored.dtype), stamp(path if stored.level is None else f"{path}/{stored.level[0]}")
+        return stored, np.dtype(stored.dtype), stamp(path if stored.path_in_image is None else f"{path}/{stored.path_in_image}")
     for option, given in (("storage_options", storage_options), ("level", level)):
         if given is not None:
             raise TypeError(f"`{option}` is for a path as `{name}`")
@@ -244,8 +244,8 @@ def target(
     """Returns the Zarr array or the image of a result, as the compiled part takes it: its folder, its chunks, words of its job, whether it is
     continued, and whether an image gets smaller levels."""
     if not is_path(out):
-        raise TypeError(f"`out` is {type(out)}; it is the path of a Zarr array. One array is read")
-    if pyramid and stored.level is None:
+        raise TypeError(f"`out` is {type(out)}; it is the path of a Zarr array or an image. One array is read")
+    if pyramid and stored.path_in_image is None:
         raise ValueError("`pyramid` is of OME-Zarr images alone")
     if is_url(out):
         raise ValueError(f"`out` is {out!r}: results are written to disks alone")
@@ -279,7 +279,8 @@ def map_overlap(
         five axes. int64 and uint64 arrive as float64, and are refused from 2**53 on; other types as they are, and with NaN for what an array's
         attributes call missing.
     out
-        The folder for a new Zarr array, or of an image for another image. None: the result is in memory.
+        The folder for a new Zarr array; of an image, for another image with its axes, pixel sizes and channels, of version 0.5, or 0.4 if that
+        of ``x`` is earlier. None: the result is in memory.
     depth
         Elements of the halo: a number, a tuple with one for each axis, or a dictionary of axes; (before, after) in place of each.
     boundary
@@ -300,10 +301,10 @@ def map_overlap(
         Whether a missing chunk of a Zarr array has its fill value. Else it is an error, since it is more often damage; but images leave out
         chunks of background.
     level
-        Which level of an OME-Zarr image is read. None: the largest, 0.
+        The level of an OME-Zarr image that is read. None: the largest, 0.
     pyramid
-        Whether an image as ``out`` gets smaller levels: means of two pixels along each axis of a plane, until planes have at most 256 along
-        both, and of two planes where a stack has at least a quarter of a plane's longer extent.
+        True: an image as ``out`` gets smaller levels. Pixels are means of two along each axis of a plane, until planes have at most 256 along
+        both, and of two planes where a stack has at least a quarter of a plane's longer extent. They follow when ``progress`` is at its end.
     temporary
         Bytes that ``func`` holds for each element of its argument besides that and its result.
     device

@@ -14,7 +14,6 @@ from ._arrays import NATIVE, host_array, is_path, whole
 from ._device import Device, opened_device, run_options
 from ._filter import WIDE, computed_type, filter_options, filtered_axes, is_long, warn_of_sign
 from ._overlap import Mapped, opened, target
-from ._teatime import StoredArray
 
 
 def write_gaussian_filter(
@@ -35,19 +34,18 @@ def write_gaussian_filter(
         The path or URL of a Zarr array, of an OME-Zarr image of version 0.1 to 0.5, or of a .npy file; or an array in memory, which may be a
         :class:`numpy.memmap`.
     out
-        The folder for a new Zarr array; of an image for another image, with its axes, pixel sizes and channels, of version 0.5, or 0.4 if that
-        of ``input`` is earlier.
+        As in :func:`map_overlap`.
     sigma, order, mode, cval, truncate, radius, narrow, device
         As in :func:`gaussian_filter`.
     axes
-        Those that are filtered. None: all, and of an image those along space.
+        The axes that are filtered. None: all, and of an image those along space.
     dtype
         The type of the result: float16, float32, float64, or that of ``input`` if this has at most 32 bits and is not boolean. None: that of
         ``input``; of booleans uint8, and of integers of 64 bits float64. A result of float64 is computed in it.
     chunks, resume, fill, level, pyramid, progress, memory
         As in :func:`map_overlap`.
     physical
-        Whether ``sigma`` is in the units of an image's axes, such as micrometers, and not in pixels: one, or one for each axis along space.
+        True: ``sigma`` is in the units of an image's axes, such as micrometers, and not in pixels: one, or one for each axis along space.
     storage_options
         Of a URL: as in :func:`teatime.genotype.open_store`.
 
@@ -70,18 +68,13 @@ def write_gaussian_filter(
         if axes is not None:
             raise ValueError("with `physical` the axes along space are filtered, and `axes` is None")
         sigma = stored.in_pixels([float(value) for value in np.atleast_1d(sigma)])
-    chosen = _along_space(stored) if axes is None else filtered_axes(axes, len(stored.shape))
+    chosen = stored.spatial_axes if axes is None else filtered_axes(axes, len(stored.shape))
     options = filter_options(
         chosen, sigma, order=order, mode=mode, cval=cval, truncate=truncate, radius=radius, rounding="once", narrow=narrow
     )
     warn_of_sign(options["order"], made, "dtype")
     to = target(out, stored, chunks, resume, files, pyramid)
     return Mapped(*_teatime.write_gaussian(stored, options, str(made), to, run_options(device, progress, memory)))
-
-
-def _along_space(stored: StoredArray) -> list[int]:
-    """Returns the axes of an image that are along space, and all axes of another array."""
-    return list(range(len(stored.shape))) if stored.level is None else stored.level[1]
 
 
 def write_denoise_tv_chambolle(
@@ -121,7 +114,8 @@ def write_denoise_tv_chambolle(
             image = image / np.iinfo(image.dtype).max
     stored, given, files = opened(image, fill, level, storage_options, "image", "denoise_tv_chambolle")
     channels = filtered_axes(channel_axis, len(stored.shape)) if channel_axis is not None else []
-    options = ([axis for axis in _along_space(stored) if axis not in channels], float(weight), float(eps), whole(max_num_iter, "max_num_iter"))
+    axes = [axis for axis in stored.spatial_axes if axis not in channels]
+    options = (axes, float(weight), float(eps), whole(max_num_iter, "max_num_iter"))
     wide = given.newbyteorder("=") in WIDE or is_long(given)
     in_f64 = wide and not (not opened_device(device).f64 if narrow is None else narrow)
     to = target(out, stored, chunks, resume, files, pyramid)

@@ -126,11 +126,11 @@ class Variants:
     source
         The path of a store, which the worker has to see, or an array as of :func:`teatime.genotype.pca`.
     rows
-        Which variants of a store; :meth:`ranges` gives them. Of an array, all.
+        Which variants of a store, counted within its chosen contigs; :meth:`ranges` gives them. Of an array, all.
     scaler, ploidy, min_maf, max_missing
         As in :func:`teatime.genotype.pca`.
     fill, storage_options, contigs, n_autosomes
-        As in :func:`teatime.genotype.open_store`; the contigs are those of :meth:`ranges`.
+        As in :func:`teatime.genotype.open_store`. A call with contigs opens the store, wherever it is made.
     device
         The name of a device; None for the fastest.
     """
@@ -143,9 +143,12 @@ class Variants:
         options = pca_options(1, scaler=scaler, method="exact", min_maf=min_maf, max_missing=max_missing)
         if isinstance(source, (str, os.PathLike)):
             path = os.fspath(source)
-            opened = open_store(path, contigs=contigs, n_autosomes=n_autosomes, storage_options=storage_options)
-            rows = rows or (0, opened.variants)
-            source = (path, None, fill, storage_options, None if contigs is None else opened.selected)
+            chosen = None
+            # Otherwise the store is opened where the variants are read.
+            if rows is None or contigs is not None or n_autosomes is not None:
+                opened = open_store(path, contigs=contigs, n_autosomes=n_autosomes, storage_options=storage_options)
+                rows, chosen = rows or (0, opened.variants), None if contigs is None else opened.selected
+            source = (path, None, fill, storage_options, chosen)
         elif fill or any(given is not None for given in (storage_options, contigs, n_autosomes)):
             raise TypeError("`fill`, `storage_options`, `contigs` and `n_autosomes` are for the path of a store")
         else:

@@ -74,6 +74,8 @@ def test_variants_on_contigs(tmp_path):
     assert np.allclose(rounds.singular_values, expected.singular_values, rtol=1e-6)
     whole = blocks.Variants(store, contigs="1", device="cpu").normal_product(np.eye(20))
     assert np.allclose(whole, sum(part.normal_product(np.eye(20)) for part in parts), rtol=1e-5, atol=1e-3)
+    # With its rows, a store need not be there yet.
+    blocks.Variants(tmp_path / "later.bed", (0, 9))
     with pytest.raises(TypeError, match="`contigs` and `n_autosomes` are for the path of a store"):
         blocks.Variants(CALLS, contigs="1")
 

@@ -209,12 +209,41 @@ def test_images_become_images(tmp_path, version):
     ):
         with pytest.raises(ValueError, match=match):
             teatime.write_gaussian_filter(path, tmp_path / "refused", **{"sigma": 1, **options})
-    for options, match in (({"level": 0}, "`level`"), ({"pyramid": True}, "`pyramid`"), (physical, "`physical`")):
+    for options, match in (({"level": 0}, "an array is none"), ({"pyramid": True}, "`pyramid`"), (physical, "`physical`")):
         with pytest.raises(ValueError, match=match):
             teatime.write_gaussian_filter(path / "full", tmp_path / "refused", 1, **options)
+    with pytest.raises(OSError, match="nowhere"):
+        teatime.write_gaussian_filter(tmp_path / "nowhere", tmp_path / "refused", 1, level=0)
     with pytest.raises(TypeError, match="`level`"):
         teatime.write_gaussian_filter(values, tmp_path / "refused", 1, level=0)
     assert not (tmp_path / "refused").exists()
+
+
+def test_a_stopped_image_is_none_until_it_is_continued(tmp_path):
+    values = np.arange(2 * 70 * 300, dtype="u2").reshape(2, 70, 300)
+    path, out = ome(tmp_path / "cells.zarr", "0.5", values), tmp_path / "out.zarr"
+    boxes, last = [], [2]
+
+    def fails(x):
+        boxes.append(x.shape)
+        if len(boxes) >= last[0]:
+            raise Odd("it", 7)
+        return x + np.uint16(1)
+
+    how = {"chunks": (1, 64, 64), "resume": True, "pyramid": True, "device": ALONE}
+    least_memory = least(lambda x: x, path, tmp_path / "none", 0, chunks=(1, 64, 64), pyramid=True)
+    with pytest.raises(Odd):
+        teatime.map_overlap(fails, path, out, memory=least_memory, **how)
+    assert (out / "0").exists() and not (out / "zarr.json").exists()
+    for options in ({"pyramid": False}, {"level": 1}):
+        with pytest.raises(OSError, match="job"):
+            teatime.map_overlap(fails, path, out, memory=least_memory, **{**how, **options})
+    last[0] = 99
+    counts = teatime.map_overlap(fails, path, out, memory=least_memory, **how)
+    assert counts.found >= 1 <= counts.boxes
+    group = zarr.open_group(out, mode="r")
+    np.testing.assert_array_equal(group["0"][:], values + np.uint16(1))
+    assert group["1"].shape == (2, 35, 150)
 
 
 def test_boxes_tell_where_they_are(image, tmp_path):

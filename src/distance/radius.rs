@@ -11,8 +11,8 @@ use crate::{Element, Result, Run, Tensor};
 /// Returns the observations of `y`, or of the rest of `x`, that are within a radius of each observation of `x`. Waits.
 ///
 /// They are those at a distance of `radius` or less, as of scikit-learn's `radius_neighbors`. `inner_product` is a similarity, so that they are
-/// those of values of `radius` or more. Distances that are NaN are within no radius; an infinite radius (of `inner_product`, minus infinity) has
-/// all others. The nearest comes first, and ties are ordered by index.
+/// those of values of `radius` or more. Distances that are NaN are within no radius; an infinite radius (of `inner_product`, minus infinity)
+/// has all others. The nearest comes first, and ties are ordered by index.
 ///
 /// # Shapes
 /// As [`pairwise`](super::pairwise) -> m lists.

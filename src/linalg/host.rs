@@ -10,12 +10,13 @@ use faer::{
     reborrow::*,
 };
 
-use crate::{Cancel, Error, Result, waiting::apart};
+use crate::{Cancel, Error, Result, kernels::cpu::simd::end_wide, waiting::apart};
 
 /// Returns `a b`.
 pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(&mut out, Accum::Replace, a, b, 1.0, Par::Seq);
+    end_wide();
     out
 }
 
@@ -45,6 +46,7 @@ pub(crate) fn eigen(
         let stack = MemStack::new(&mut memory);
         evd::self_adjoint_evd(scaled.as_ref(), diagonal, Some(vectors.as_mut()), Par::Seq, stack, params)
             .map_err(|_| not_finite(op))?;
+        end_wide();
         Ok((values, vectors))
     })?;
     values.reverse();
@@ -75,6 +77,7 @@ pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>
     let stack = MemStack::new(&mut memory);
     svd::svd(a.as_ref(), diagonal, Some(u.as_mut()), Some(v.as_mut()), Par::Seq, stack, params)
         .map_err(|_| not_finite(op))?;
+    end_wide();
     values.iter_mut().for_each(|value| *value *= scale);
     Ok((u, values, v))
 }
@@ -149,6 +152,7 @@ impl Reflector {
         let along = product(self.v.transpose(), columns.rb());
         let along = product(if transposed { self.t.transpose() } else { self.t.as_ref() }, along.as_ref());
         matmul(columns, Accum::Add, self.v.as_ref(), along.as_ref(), -1.0, Par::Seq);
+        end_wide();
     }
 }
 

@@ -9,7 +9,11 @@ use super::{
     transpose::transpose,
 };
 use crate::{
-    Device, Result, Tensor, TensorView, array::concat, extent::to_usize, random::gaussians, timeline::Stage,
+    Device, Result, Tensor, TensorView,
+    array::{cast, concat},
+    extent::to_usize,
+    random::normal,
+    timeline::Stage,
 };
 
 /// Orthonormal vectors Q, their images W = A Q, and T = QᵀW. Vectors are rows of f64 tensors; the small matrices are on the host.
@@ -97,12 +101,10 @@ pub(crate) fn lengths(vectors: &Tensor<f64>) -> Result<Vec<f64>> {
     Ok(products.into_iter().step_by(step).map(f64::sqrt).collect())
 }
 
-/// Returns `l` vectors of n normal random numbers, made by the device's threads: element i of vector j is random number `i l + j`.
+/// Returns `l` vectors of n random numbers: element i of vector j is number `i l + j` of [`normal`].
 pub(crate) fn random(device: &Device, [l, n]: [usize; 2], seed: u64) -> Result<Tensor<f64>> {
-    let values = device.pool()?.install(|| gaussians(seed, l * n));
-    let rows = Tensor::from_slice(device, &values, &[n as u64, l as u64])?;
-    drop(values);
-    transpose(&rows)
+    let [l, n] = [l as u64, n as u64];
+    cast(&transpose(&normal(device, seed, 0, l * n)?.reshape(&[n, l])?)?)
 }
 
 impl Krylov {
@@ -235,5 +237,20 @@ impl Krylov {
         }
         let weights = Matrix::from_faer(vectors.subcols(0, count).transpose());
         matmul(&weights.to_real::<f64>(&self.device)?, b)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_vectors_are_those_of_the_stream() {
+        let device = Device::cpu();
+        let (vectors, numbers) = (random(&device, [3, 7], 5).unwrap(), normal(&device, 5, 0, 21).unwrap());
+        let (vectors, numbers) = (vectors.read().unwrap(), numbers.read().unwrap());
+        for (j, vector) in vectors.chunks(7).enumerate() {
+            vector.iter().enumerate().for_each(|(i, &x)| assert_eq!(x, f64::from(numbers[3 * i + j])));
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     Error, Real, Result, Tensor,
     array::{Zip, elementwise::converted, max, min, zip},
     extent::to_usize,
+    kernels::cpu::simd::end_wide,
     random::random_words,
     timeline::Stage,
     waiting::apart,
@@ -240,6 +241,7 @@ impl Round {
         });
         let mut r_inverse = Mat::zeros(n, n);
         invert_upper_triangular(r_inverse.as_mut(), r.as_ref(), Par::Seq);
+        end_wide();
         let least = (0..n).fold(1.0, |least: f64, i| least.min(r[(i, i)]));
         let mut place = vec![0; n];
         order.iter().enumerate().for_each(|(position, &column)| place[column] = position);

@@ -3,7 +3,7 @@
 use faer::{Accum, Mat, MatMut, MatRef, Par, linalg::matmul::matmul};
 use rayon::{ThreadPool, prelude::*};
 
-use crate::{Cancel, Device, Result};
+use crate::{Cancel, Device, Result, kernels::cpu::simd::end_wide};
 
 /// The maximum number of tiles of the rows of a matrix.
 const TILES: usize = 64;
@@ -82,6 +82,10 @@ impl<'a> Threads<'a> {
     ) {
         let n = out.nrows();
         let rows = tile_rows(n);
+        let f = |tile: (usize, MatMut<'_, f64>)| {
+            f(tile);
+            end_wide();
+        };
         match self.pool(work) {
             Some(pool) => pool.install(|| out.par_row_chunks_mut(rows).enumerate().for_each(f)),
             None => {

@@ -11,7 +11,7 @@ use faer::{
 use rayon::prelude::*;
 
 use super::{DEPTH, Scalar, THIN, pieces};
-use crate::{Cancel, Limits};
+use crate::{Cancel, Limits, kernels::cpu::simd::end_wide};
 
 /// The minimum number of rows and of columns of a tile of c, if c has as many and threads choose the tile: those of the largest register tile
 /// (AVX-512). Thinner tiles would be computed in another way, with other roundings.
@@ -80,6 +80,7 @@ impl<R: Scalar> TiledProduct<'_, R> {
                 add_product(c.rb_mut(), accum, [a, b]);
             }
         });
+        end_wide();
     }
 }
 
