@@ -15,7 +15,7 @@ use super::{
     matmul::matmul_nt,
     threads::Threads,
 };
-use crate::{Device, Result, Tensor, TensorView, timeline::Stage};
+use crate::{Device, Result, Tensor, TensorView, kernels::cpu::simd::end_wide, timeline::Stage};
 
 /// The bound on ‖A v - θ v‖ / θ, unless the rounding error is larger.
 const TOLERANCE: f64 = 1e-12;
@@ -215,7 +215,9 @@ fn is_positive_definite(op: &'static str, mut a: Mat<f64>, threads: Threads<'_>)
         let (mut corner, below) = panel.split_at_row_mut(width);
         let stack = MemStack::new(&mut memory);
         let (none, params) = (Default::default(), Default::default());
-        if cholesky_in_place(corner.as_mut(), none, Par::Seq, stack, params).is_err() {
+        let factored = cholesky_in_place(corner.as_mut(), none, Par::Seq, stack, params);
+        end_wide();
+        if factored.is_err() {
             return Ok(false);
         }
         threads.each_tile(below, (n - start) * width * width, |(_, tile)| {
