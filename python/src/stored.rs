@@ -63,14 +63,15 @@ impl StoredArray {
         Self { array, shape, chunk, shard: None, axes: Vec::new(), format: ZarrFormat::V3, image: None }
     }
 
-    /// Takes a Zarr array, and the version of Zarr in which it is stored.
-    fn of_zarr(opened: ZarrArray, format: ZarrFormat) -> Self {
+    /// Takes a Zarr array, which is stored in version 3 of Zarr if `is_v3`, otherwise in version 2.
+    fn of_zarr(opened: ZarrArray, is_v3: bool) -> Self {
         let (axes, shard) = (opened.dimension_names().to_vec(), opened.shard_shape());
         let opened: Arc<dyn ChunkedArray> = Arc::new(opened);
         // The sizes of tasks depend on the stored type.
         let marked = MissingAsNan::new(Arc::clone(&opened)).map(MissingAsNan::keeping_integers);
         let stored = Self::new(marked.map_or(opened, |marked| Arc::new(marked)));
         let axes = if axes.len() == stored.shape.len() { axes } else { Vec::new() };
+        let format = if is_v3 { ZarrFormat::V3 } else { ZarrFormat::V2 };
         Self { shard, axes, format, ..stored }
     }
 
@@ -132,65 +133,42 @@ impl StoredArray {
 impl StoredArray {
     /// Opens a .npy file, or the Zarr array of that name in a folder or zip archive, or the store itself. A missing chunk has the fill
     /// value if `fill`; otherwise it is an error. The path may be a URL, with options. Elements that are missing by the array's attributes
-    /// are NaN; in integers, they are an error.
+    /// are NaN; in integers, they are an error. If `images`, a group has to be an OME-Zarr image, of which a level is opened, by default the
+    /// largest.
     #[new]
-    #[pyo3(signature = (path, array, fill, storage_options=None))]
+    #[pyo3(signature = (path, array, fill, storage_options=None, *, images=false, level=None))]
     fn open(
         py: Python<'_>,
         path: PathBuf,
         array: Option<String>,
         fill: bool,
         storage_options: Option<HashMap<String, String>>,
+        images: bool,
+        level: Option<usize>,
     ) -> PyResult<Self> {
         let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
         let (name, options) = (array.unwrap_or_default(), call::storage_options(storage_options));
-        if name.is_empty() && is_npy(&path) {
-            let opened = aside(py, move || match local_path(&path) {
-                Some(path) => NpyArray::open(path),
-                None => NpyArray::open_in(&open_storage(&path, &options)?, ""),
-            })?;
-            return Ok(Self::new(Arc::new(opened)));
-        }
-        let (opened, is_v3) = aside(py, move || {
-            let storage = open_storage(path, &options)?;
-            let is_v3 = read_json(&*storage, &join(&name, "zarr.json"))?.is_some();
-            Ok((ZarrArray::open_in(&storage, &name, missing)?, is_v3))
-        })?;
-        Ok(Self::of_zarr(opened, if is_v3 { ZarrFormat::V3 } else { ZarrFormat::V2 }))
-    }
-
-    /// Opens a level of an OME-Zarr image, the largest by default; or an array, as the constructor does.
-    #[staticmethod]
-    #[pyo3(signature = (path, level, fill, storage_options=None))]
-    fn of_image(
-        py: Python<'_>,
-        path: PathBuf,
-        level: Option<usize>,
-        fill: bool,
-        storage_options: Option<HashMap<String, String>>,
-    ) -> PyResult<Self> {
-        let (place, options) = (path.clone(), call::storage_options(storage_options.clone()));
-        let missing = if fill { MissingChunk::Fill } else { MissingChunk::Error };
-        let (node, opened) = match is_npy(&path) {
-            true => (Node::Array, None),
-            false => aside(py, move || {
-                let storage = open_storage(place, &options)?;
-                let node = Node::at(&*storage, "")?;
-                if node != Node::Group {
-                    return Ok((node, None));
-                }
-                let (image, level) = (Multiscale::open_in(&storage, "")?, level.unwrap_or(0));
-                Ok((node, Some((image.level(level, missing)?, image, level))))
-            })?,
-        };
-        let Some((array, image, level)) = opened else {
-            if level.is_some() && node == Node::Array {
-                return Err(PyValueError::new_err("`level` is of OME-Zarr images, and an array is none"));
+        let stored = aside(py, move || {
+            if name.is_empty() && is_npy(&path) {
+                return Ok(Self::new(match local_path(&path) {
+                    Some(path) => Arc::new(NpyArray::open(path)?),
+                    None => Arc::new(NpyArray::open_in(&open_storage(&path, &options)?, "")?),
+                }));
             }
-            return Self::open(py, path, None, fill, storage_options);
-        };
-        let format = if image.version() == OmeVersion::V05 { ZarrFormat::V3 } else { ZarrFormat::V2 };
-        Ok(Self { image: Some((image, level)), ..Self::of_zarr(array, format) })
+            let storage = open_storage(path, &options)?;
+            if images && Node::at(&*storage, "")? == Node::Group {
+                let (image, level) = (Multiscale::open_in(&storage, "")?, level.unwrap_or(0));
+                let is_v3 = image.version() == OmeVersion::V05;
+                let stored = Self::of_zarr(image.level(level, missing)?, is_v3);
+                return Ok(Self { image: Some((image, level)), ..stored });
+            }
+            let is_v3 = read_json(&*storage, &join(&name, "zarr.json"))?.is_some();
+            Ok(Self::of_zarr(ZarrArray::open_in(&storage, &name, missing)?, is_v3))
+        })?;
+        if level.is_some() && stored.image.is_none() {
+            return Err(PyValueError::new_err("`level` is of OME-Zarr images, and an array is none"));
+        }
+        Ok(stored)
     }
 
     /// The path of the array within its image, if it is of one.

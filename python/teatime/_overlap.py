@@ -225,7 +225,7 @@ def opened(
         raise ValueError(f"`level` is {level}; it is at least 0")
     if is_path(x):
         path = folder(x)
-        stored = StoredArray.of_image(path, level, fill, text_options(storage_options))
+        stored = StoredArray(path, None, fill, text_options(storage_options), images=True, level=level)
         return stored, np.dtype(stored.dtype), stamp(path if stored.path_in_image is None else f"{path}/{stored.path_in_image}")
     for option, given in (("storage_options", storage_options), ("level", level)):
         if given is not None:

@@ -141,10 +141,9 @@ def gaussian(x: NDArray[Any], kind: str, options: dict[str, Any], out: str, run:
 @final
 class StoredArray:
     def __new__(
-        cls, path: str, array: str | None, fill: bool, storage_options: dict[str, str] | None = None
+        cls, path: str, array: str | None, fill: bool, storage_options: dict[str, str] | None = None, *, images: bool = False,
+        level: int | None = None,
     ) -> StoredArray: ...
-    @staticmethod
-    def of_image(path: str, level: int | None, fill: bool, storage_options: dict[str, str] | None = None) -> StoredArray: ...
     @staticmethod
     def of_array(array: NDArray[Any]) -> StoredArray: ...
     @property

@@ -158,11 +158,11 @@ fn centred_and_scaled_far_from_zero(dev: &Device) {
             if center == Center::Both && scale {
                 continue;
             }
-            let options = options().center(center).scale(scale);
+            // By one seed in four, the fourth value, which is 6e-3 of the first, is off by up to half as much again: products in f32 leave its
+            // square an error of some 1e-7 of the first's.
+            let options = options().center(center).scale(scale).svd(SvdOptions::default().seed(1));
             let (a, name) = (standardized(&values, shape, &options), format!("{shape:?} {center:?} {scale}"));
-            // The fourth value is 6e-3 of the first, and its square, of which products in f32 leave an error of some 1e-7 of the first's, too
-            // small for such bounds.
-            for svd in by_all(&name, &arrays(&stored, shape), 3, &options, dev) {
+            for svd in by_all(&name, &arrays(&stored, shape), 4, &options, dev) {
                 gram += usize::from(svd.route == SvdRoute::Gram);
                 // All but the first value are lost by products in f32 if the mean stays.
                 let close = if center == Center::None { 2e-3 } else { 3e-6 };
