@@ -11,15 +11,21 @@ use teatime::{
     distance::{Metric, Options, condensed, neighbors, pairwise},
 };
 
-fn distances<T: Element>(bench: &mut Bench, metric: Metric, shape: [u64; 2], of: fn(u32) -> T) {
+fn distances<T: Element>(
+    bench: &mut Bench,
+    metric: Metric,
+    options: Options,
+    shape: [u64; 2],
+    of: fn(u32) -> T,
+) {
     let [n, k] = shape;
     let device = &bench.device.clone();
     let pairs = n * n / if metric.is_symmetric() { 2 } else { 1 };
-    let op = format!("{metric} {:?}", T::DTYPE);
+    let op = format!("{metric}{} {:?}", if options.expanded { " expanded" } else { "" }, T::DTYPE);
     bench.case(&op, &shape, n * k * T::DTYPE.size() + 8 * pairs, Some(pairs * k), || {
         let x = random(device, 1, &shape, of)?;
         Ok(move || {
-            let (options, run) = (Options::default(), Run::default());
+            let run = Run::default();
             match metric.is_symmetric() {
                 true => condensed(&x, metric, &options, &run).map(drop),
                 false => pairwise(&x, None, metric, &options, &run).map(drop),
@@ -31,12 +37,16 @@ fn distances<T: Element>(bench: &mut Bench, metric: Metric, shape: [u64; 2], of:
 fn main() -> Result<(), Error> {
     let mut bench = Bench::new()?;
     for shape in [[1000, 500], [4000, 2000]] {
+        let options = Options::default();
         for &metric in Metric::ALL {
-            distances(&mut bench, metric, shape, float);
-            distances(&mut bench, metric, shape, |word| word.to_le_bytes()[3]);
+            distances(&mut bench, metric, options, shape, float);
+            distances(&mut bench, metric, options, shape, |word| word.to_le_bytes()[3]);
             if bench.device.limits().f64 {
-                distances(&mut bench, metric, shape, |word| f64::from(float(word)));
+                distances(&mut bench, metric, options, shape, |word| f64::from(float(word)));
             }
+        }
+        for metric in [Metric::Euclidean, Metric::Cosine] {
+            distances(&mut bench, metric, options.expanded(true), shape, float);
         }
     }
     let (device, shape) = (&bench.device.clone(), [20_000, 1000]);

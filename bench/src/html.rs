@@ -144,7 +144,7 @@ fn roofline(device: &DeviceReport) -> Option<String> {
     let left = left.max(bottom / copy);
     let roof = [[left, left * copy], [ridge, *peak], [right, *peak]];
     let mut out =
-        format!("<svg viewBox='-10 -15 {} {}' role=img aria-label=roofline>", WIDTH + 20.0, HEIGHT + 20.0);
+        format!("<svg viewBox='-10 -30 {} {}' role=img aria-label=roofline>", WIDTH + 35.0, HEIGHT + 35.0);
     let corners = roof.map(|corner| axes.place(corner).map(|at| format!("{at:.1}")).join(","));
     out += &format!("{}<polyline points='{}'></polyline>", axes.draw(), corners.join(" "));
     for (entry, point) in &points {
@@ -153,7 +153,7 @@ fn roofline(device: &DeviceReport) -> Option<String> {
         out += &format!("<circle cx={x:.1} cy={y:.1} r=4><title>{text}</title></circle>");
         // Products lie close together. The fastest is on the roof, and its text above that.
         if entry.unit != Unit::Flops || entry.id == fastest.id {
-            let y = if entry.id == fastest.id { y - 8.0 } else { y + 4.0 };
+            let y = if entry.id == fastest.id { y - 20.0 } else { y + 4.0 };
             let (x, anchor) = if x > WIDTH / 2.0 { (x - 7.0, "end") } else { (x + 7.0, "start") };
             out += &format!("<text x={x:.1} y={y:.1} text-anchor={anchor}>{text}</text>");
         }

@@ -22,7 +22,8 @@ def cases():
     yield from ((f"matmul {n}", f"{n}x{n}x{n}", 2 * n**3, "matmul", (n, n, n)) for n in (2048, 4096, 8192))
     yield "matmul thin 165000", "165000x20x1000", 2 * 165000 * 20 * 1000, "matmul", (165000, 1000, 20)
     yield "matmul thin 165000 transposed", "1000x20x165000", 2 * 165000 * 20 * 1000, "matmul_tn", (165000, 1000, 20)
-    yield "distances of 20000, 2000 features", "20000x2000", 0, "distances", (20000, 2000)
+    for form in ("", "expanded "):
+        yield f"{form}distances of 20000, 2000 features", "20000x2000", 0, f"{form}distances".replace(" ", "_"), (20000, 2000)
     yield from ((f"nearest of {n}, {k} features", f"{n}x{k}", 0, "nearest", (n, k)) for n, k in ((20000, 2000), (100000, 256)))
     yield "chain: standardise, svd, scores, nearest", "300000x1000", 0, "chain", (300000, 1000)
     yield "truncated_svd, 10 components", "16384x1000", 0, "svd", (16384, 1000)
@@ -129,6 +130,10 @@ class PyTorch:
         """Without the expansion in products, as teatime's."""
         x = self.matrix(observations, features)
         return lambda: self.torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+
+    def expanded_distances(self, observations, features):
+        x = self.matrix(observations, features)
+        return lambda: self.torch.cdist(x, x, compute_mode="use_mm_for_euclid_dist")
 
     def nearest_of(self, x):
         """By the expansion in products, in blocks."""

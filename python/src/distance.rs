@@ -9,7 +9,9 @@ use teatime::{
         neighbors_stored, pairwise_stored, radius_neighbors_stored,
     },
 };
-use teatime_genotype::{DistanceBands as OfBands, DistanceOptions as OfSamples, SampleMetric};
+use teatime_genotype::{
+    DistanceBands as OfBands, DistanceOptions as OfSamples, Linkage, Merge, SampleMetric, Tree,
+};
 
 use crate::{
     array::{Pair, matrix, pair, reshaped},
@@ -33,6 +35,7 @@ pub(crate) struct Options {
     columns: bool,
     /// True computes in f32; `None` means true on devices without f64.
     narrow: Option<bool>,
+    expanded: bool,
 }
 
 impl Options {
@@ -45,7 +48,7 @@ impl Options {
         let (metric, missing) = (metric(&self.metric, self.p)?, missing(&self.missing)?);
         let options = OfDistances::default().missing(missing).negative(self.negative);
         let narrow = self.narrow.unwrap_or(!device.limits().f64);
-        Ok((device, metric, options.columns(self.columns).narrow(narrow)))
+        Ok((device, metric, options.columns(self.columns).narrow(narrow).expanded(self.expanded)))
     }
 }
 
@@ -247,8 +250,35 @@ pub(crate) fn condensed<'py>(
 #[derive(Debug)]
 pub(crate) struct DistanceSums(PartialSums);
 
+/// The rows of scipy's linkage, four numbers each, and the tree as Newick.
+type Clusters<'py> = (Bound<'py, PyArrayDyn<f64>>, String);
+
+/// Returns the parts of a tree of samples with these names, or else of their numbers.
+fn clusters<'py>(py: Python<'py>, tree: &Tree, names: Option<Vec<String>>) -> PyResult<Clusters<'py>> {
+    let names = names.unwrap_or_else(|| (0..=tree.merges.len()).map(|sample| sample.to_string()).collect());
+    #[allow(clippy::cast_precision_loss, reason = "numbers of samples, as scipy has them")]
+    let row = |&Merge { clusters: [one, other], height, samples }: &Merge| {
+        [one as f64, other as f64, height, samples as f64]
+    };
+    let rows = tree.merges.iter().flat_map(row).collect::<Vec<_>>();
+    let newick = tree.newick(&names, |length| length.to_string()).map_err(exception)?;
+    Ok((reshaped(rows.into_pyarray(py), &[tree.merges.len(), 4])?, newick))
+}
+
+/// Returns the linkage with this name.
+///
+/// # Errors
+/// `ValueError` for an unknown name.
+fn linkage(name: &str) -> PyResult<Linkage> {
+    let linkage = Linkage::ALL.iter().copied().find(|linkage| linkage.name() == name);
+    linkage.ok_or_else(|| {
+        let names = Linkage::ALL.iter().map(|linkage| linkage.name()).collect::<Vec<_>>().join(", ");
+        PyValueError::new_err(format!("`tree` is one of {names}, not {name:?}"))
+    })
+}
+
 /// Computes the distances of the samples. Also returns the numbers of variants called in both, how many variants took part, how many of these
-/// have more than two alleles, and whether the alternate alleles of these count as one.
+/// have more than two alleles, whether the alternate alleles of these count as one, and the tree if one is asked for.
 #[pyfunction]
 #[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
 pub(crate) fn distances<'py>(
@@ -258,17 +288,20 @@ pub(crate) fn distances<'py>(
     p: f64,
     missing: Option<&str>,
     merge_alleles: bool,
+    tree: Option<&str>,
     filters: (f64, f64),
     run: RunOptions,
-) -> PyResult<(Relationships<'py>, u64, bool)> {
-    let options = samples_options(metric, p, missing, filters)?.merge_alleles(merge_alleles);
+) -> PyResult<(Relationships<'py>, u64, bool, Option<Clusters<'py>>)> {
+    let tree = tree.map(linkage).transpose()?;
+    let options = samples_options(metric, p, missing, filters)?.merge_alleles(merge_alleles).tree(tree);
     let device = run.device(py)?;
     let distances = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
     let facts = distances.facts;
     let (matrix, shared) = pair(py, distances.matrix, distances.shared)?;
-    Ok(((matrix, shared, counts(py, &facts.counts)?), facts.multiallelic, facts.merged))
+    let tree = distances.tree.map(|tree| clusters(py, &tree, genotypes.names())).transpose()?;
+    Ok(((matrix, shared, counts(py, &facts.counts)?), facts.multiallelic, facts.merged, tree))
 }
 
 /// Returns the options of distances of samples with these names, and the least frequency and the largest share of missing calls of a variant.

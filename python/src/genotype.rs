@@ -162,7 +162,7 @@ impl Genotypes {
 
     /// The names of the selected samples, if the store has them.
     #[getter]
-    fn names(&self) -> Option<Vec<String>> {
+    pub(crate) fn names(&self) -> Option<Vec<String>> {
         self.samples.names()
     }
 

@@ -215,9 +215,11 @@ def grm(
     genotypes: Genotypes, options: dict[str, Any], run: _RunOptions, part: Part | None = None
 ) -> tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]]: ...
 def distances(
-    genotypes: Genotypes, metric: str, p: float, missing: str | None, merge_alleles: bool, filters: tuple[float, float],
+    genotypes: Genotypes, metric: str, p: float, missing: str | None, merge_alleles: bool, tree: str | None, filters: tuple[float, float],
     run: _RunOptions,
-) -> tuple[tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]], int, bool]: ...
+) -> tuple[
+    tuple[NDArray[float64], NDArray[float64] | None, dict[str, int]], int, bool, tuple[NDArray[float64], str] | None
+]: ...
 def distances_between(
     genotypes: Genotypes, others: Genotypes, match_by: str, metric: str, p: float, missing: str | None, filters: tuple[float, float],
     run: _RunOptions,

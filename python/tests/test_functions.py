@@ -1,5 +1,6 @@
 """Arguments, types, options and errors of each function. The Rust suites hold the numbers; SciPy's are those of ``tests/peers`` too."""
 
+import re
 import threading
 import tracemalloc
 import warnings
@@ -15,6 +16,7 @@ from teatime import _linalg, genotype
 
 scipy = pytest.importorskip("scipy")
 from scipy import ndimage  # noqa: E402
+from scipy.cluster import hierarchy  # noqa: E402
 from scipy.spatial import distance  # noqa: E402
 
 WIDE = ("f8", "i4", "u4", "i8", "u8")
@@ -239,6 +241,32 @@ def test_distances_of_two_types(rng):
     np.testing.assert_allclose(wide, distance.cdist(y, y, "cosine"), rtol=1e-12, atol=2e-15)
     condensed = teatime.pairwise_distance(y, metric="minkowski", p=3, condensed=True, device="cpu")
     np.testing.assert_allclose(condensed, distance.pdist(y, "minkowski", p=3), rtol=1e-9)
+
+
+def test_expanded_distances(device, rng):
+    x, y = rng.normal(10, 1, (130, 40)).astype("f4"), rng.normal(10, 1, (50, 40)).astype("f4")
+    for metric in ("euclidean", "cosine"):
+        for a, b in ((x, y), (np.asfortranarray(x), np.asfortranarray(y))):
+            found = teatime.pairwise_distance(a, b, metric, expanded=True, device=device)
+            np.testing.assert_allclose(found, distance.cdist(x.astype("f8"), y.astype("f8"), metric), rtol=1e-5, atol=1e-7)
+    square = teatime.pairwise_distance(np.asfortranarray(x), expanded=True, device=device)
+    assert (np.diagonal(square) == 0).all() and (square == square.T).all()
+    condensed = teatime.pairwise_distance(x, expanded=True, condensed=True, device=device)
+    np.testing.assert_array_equal(distance.squareform(condensed), square)
+
+
+@pytest.mark.parametrize(
+    ("x", "words", "options"),
+    [
+        (np.ones((3, 4)), "narrow", {}),
+        (np.ones((3, 4), "f4"), "not of cityblock", {"metric": "cityblock"}),
+        (np.ones((3, 4), "f4"), "missing elements", {"missing": "ignore"}),
+        ("x.npy", "arrays in memory", {}),
+    ],
+)
+def test_what_is_not_expanded(x, words, options):
+    with pytest.raises(ValueError, match=words):
+        teatime.pairwise_distance(x, expanded=True, device="cpu", **options)
 
 
 def test_missing_features():
@@ -512,6 +540,26 @@ def test_distances_of_haplotypes(tmp_path, rng):
     np.testing.assert_array_equal(found.matrix, want[np.ix_([2, 3, 6, 7], [2, 3, 6, 7])])
     with pytest.raises(ValueError, match="haplotypes"):
         genotype.distances(dosages(g), haplotypes=True, device="cpu")
+
+
+@pytest.mark.parametrize("tree", ["single", "complete", "average", "weighted", "ward"])
+def test_tree_of_samples(tmp_path, rng, tree):
+    g = calls(rng, 80, 7)
+    write(tmp_path / "calls.zarr", "call_genotype", g, g.shape)
+    write(tmp_path / "calls.zarr", "sample_id", np.array([f"s_{i}" for i in range(7)]), (7,))
+    found = genotype.distances(tmp_path / "calls.zarr", tree=tree, device="cpu")
+    want = hierarchy.linkage(distance.squareform(found.matrix, checks=False), tree)
+    np.testing.assert_allclose(found.linkage, want, rtol=1e-12)
+    numbers = genotype.distances(g, tree=tree, device="cpu").newick
+    assert found.newick == re.sub(r"([(,])(\d)", r"\1's_\2'", numbers) and found.to_xarray().attrs["newick"] == found.newick
+    assert genotype.distances(g[:, :1], tree=tree, device="cpu").linkage.shape == (0, 4)
+
+
+def test_tree_of_nothing_known(rng):
+    with pytest.raises(ValueError, match="`tree` is one of single, .*, not .nj"):
+        genotype.distances(calls(rng, 9, 3), tree="nj", device="cpu")
+    with pytest.raises(ValueError, match="similarity"):
+        genotype.distances(calls(rng, 9, 3), "inner_product", tree="ward", device="cpu")
 
 
 def test_tables_of_a_bed(tmp_path, rng):

@@ -2,19 +2,17 @@
 //! operations. Each observation keeps a few more candidates than neighbors, and their exact sums decide. An observation for which the bound does
 //! not exclude all others is searched again among all.
 
-mod operands;
-
 use std::{iter::once, mem::take, ops::Range};
 
 use bytemuck::Zeroable;
 use rayon::prelude::*;
 
-use self::operands::Operands;
 use super::{
     Missing,
     job::{Job, Measure, most},
     members::{Jobs, Kept, merged},
     on_device::Ends,
+    operands::Operands,
     results::zeros,
     search::select,
     selection::{Order, Selection},
@@ -202,7 +200,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         // The candidates of a tile: their elements, or their sums with the observations of the tile.
         let of_tile = tile * count * (measure.features * T::DTYPE.size()).max(8 * tile);
         let tiles = (GATHERED[usize::from(on_host)].min(room) / of_tile.max(1)).clamp(1, m.div_ceil(tile));
-        let needs = Operands::needs([m, n], measure)
+        let needs = Operands::needs([m, n], measure.features, measure.is_self)
             + Selection::needs(m, m + n, count)
             // Another block, or batch, may begin before the memory of the previous one is free.
             + Needs::device(8) * side.min(m) * side.min(n)
@@ -212,7 +210,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         if of_tile > room || side == 0 || run.memory.fit(device, needs).is_err() {
             return Ok(None);
         }
-        Ok(Some(Self { job, k, by_distance, operands: Operands::new(job)?, side, batch: tiles * tile }))
+        Ok(Some(Self { job, k, by_distance, operands: job.products()?, side, batch: tiles * tile }))
     }
 
     /// True if few observations of a trial would be searched again. An observation is its own neighbor here.
@@ -250,7 +248,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
             for columns in pieces(0..if is_self { rows.end } else { n }, self.side) {
                 run.cancel.check()?;
                 let own = lines.start + rows.start..lines.start + rows.end;
-                let products = self.operands.products(own, columns.clone())?;
+                let products = self.operands.products(own, columns.clone(), false)?;
                 selection.offer(&products, rows.clone(), columns, is_self)?;
                 if let Some(done) = ends.enqueue(passed / 4 * 3)?
                     && done > status.rows

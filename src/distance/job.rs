@@ -1,6 +1,6 @@
 //! One call: it checks the arguments and computes the result in blocks of pairs.
 
-use std::{mem::take, ops::Range};
+use std::{mem::take, ops::Range, sync::OnceLock};
 
 use rayon::prelude::*;
 
@@ -8,6 +8,7 @@ use super::{
     Metric, Missing, Options,
     frame::between,
     metric::{Finish, Prepare, Scaling},
+    operands::Operands,
     precision::{factor, is_wide},
     shares::share_of,
     sums::{ObservationPairs, PreparedObservations, features, largest},
@@ -40,6 +41,8 @@ pub(super) struct Job<'a, T: Element> {
     pub(super) measure: Measure,
     /// The number of a member of a group, and the number of members, each of which computes the pairs of some observations of x.
     pub(super) share: [u64; 2],
+    /// The operands of the products that sums are computed by, if they are [expanded](Options::expanded) and needed.
+    expanded: OnceLock<Operands>,
 }
 
 /// The parameters for computing the distance of any pair in a call.
@@ -130,7 +133,8 @@ impl Measure {
     /// Returns the memory for each pair of a block. On the device: the sums of two blocks. On the host: a distance, and unless host and device
     /// share memory, the sums of one block as received and as values.
     pub(super) fn pair_needs(&self) -> Needs {
-        let sums = 16 * self.terms.len() as u64;
+        // Products are one f32 for each pair.
+        let sums = if self.options.expanded { 8 } else { 16 * self.terms.len() as u64 };
         let distance = if self.device.shares_host_memory() { 8 } else { sums + 8 };
         Needs::device(sums) + Needs::host(distance)
     }
@@ -150,9 +154,13 @@ impl Measure {
     pub(super) fn side_of(&self, pair: Needs, taken: Needs, memory: &Budget) -> Result<u64> {
         let room = self.device.limits().room();
         // One launch may bind the sums of all terms.
-        let of_pair = if pair.host == 0 { pair.device } else { 8 };
+        let of_pair = if pair.host == 0 && !self.options.expanded { pair.device } else { 8 };
         if room < of_pair {
             return Err(Error::Limit { what: "bytes of a pair's sums", requested: of_pair, max: room });
+        }
+        let mut taken = taken;
+        if self.options.expanded {
+            taken = taken + Operands::needs(self.extents(), self.features, self.is_self);
         }
         // Without a budget for the device, the device itself reports a lack of memory.
         let memory = if memory.device.is_none() { memory.device(u64::MAX) } else { *memory };
@@ -163,6 +171,32 @@ impl Measure {
         let side = (room / of_pair).isqrt().min(most(&self.device)).min(pairs.isqrt());
         let whole = side / u64::from(TILE) * u64::from(TILE);
         Ok(if whole > 0 { whole } else { side })
+    }
+
+    /// Checks that squared differences can be expanded, if they are to be.
+    ///
+    /// # Errors
+    /// [`Error::Argument`].
+    fn check_expanded(&self) -> Result<()> {
+        let Self { options, terms, metric, wide, .. } = self;
+        let why = match () {
+            () if !options.expanded => return Ok(()),
+            () if options.missing != Missing::Propagate => "`expanded` knows no rule for missing elements",
+            () if terms[..] != [Term::Square] => {
+                let why = format_args!("`expanded` is of squared differences, not of {metric}");
+                return Err(Error::argument("distance", "options", why));
+            }
+            () if *wide => "`expanded` is of f32, and these sums are of f64 unless `narrow` is set",
+            () if options.columns => "`expanded` is of observations that are rows",
+            () => return Ok(()),
+        };
+        Err(Error::argument("distance", "options", why))
+    }
+
+    /// Returns the numbers of observations of x and of y.
+    fn extents(&self) -> [u64; 2] {
+        let [x, y] = self.undefined.each_ref().map(|side| side.len() as u64);
+        [x, if self.is_self { x } else { y }]
     }
 
     /// Enqueues the sums of a block.
@@ -178,7 +212,7 @@ impl Measure {
             sums.send()
         });
         let sums = sums.collect::<Result<Vec<_>>>()?;
-        Ok(PendingBlock { rows, columns, sums })
+        Ok(PendingBlock { rows, columns, sums, is_expanded: false })
     }
 
     /// Enqueues the sums of a term of a block, into a tensor that has room, starting at its pair `sums0`.
@@ -199,7 +233,7 @@ impl Measure {
     /// Waits for the sums of a block, and computes distances from them into `distances`, the buffer of an earlier block.
     fn block(
         &self,
-        PendingBlock { rows, columns, sums }: PendingBlock,
+        PendingBlock { rows, columns, sums, is_expanded }: PendingBlock,
         mut distances: Vec<f64>,
     ) -> Result<DistanceBlock> {
         let mut values = sums.into_iter().map(Sent::wait).collect::<Result<Vec<_>>>()?;
@@ -220,11 +254,19 @@ impl Measure {
                 let row = rows.start + i;
                 let count =
                     if self.is_lower() { (row + 1).saturating_sub(columns.start).min(width) } else { width };
+                let out = &mut out[..count];
+                if is_expanded {
+                    // A product is minus half of a squared difference. Rounding may leave it above 0.
+                    let square = |&product: &f32| if product > 0.0 { 0.0 } else { -2.0 * f64::from(product) };
+                    let factor = self.factors[0];
+                    let squares = values[0][i * width..].iter().map(|product| factor * square(product));
+                    return finish.row(row, columns.start, vec![squares], out);
+                }
                 let sums = sums.iter().zip(&self.factors).map(|(&sums, &factor)| {
                     let wide = self.wide;
                     sums[i * width..].iter().map(move |sum| factor * joined(sum, wide))
                 });
-                finish.row(row, columns.start, sums.collect(), &mut out[..count]);
+                finish.row(row, columns.start, sums.collect(), out);
             });
         });
         let counts = if finish.missing == Missing::Propagate { None } else { values.pop() };
@@ -232,11 +274,12 @@ impl Measure {
     }
 }
 
-/// The sums of each term of a block, in transfer to the host.
+/// The sums of each term of a block, or if they are expanded the [products](Operands::products), in transfer to the host.
 struct PendingBlock {
     rows: Range<u64>,
     columns: Range<u64>,
     sums: Vec<Sent<f32>>,
+    is_expanded: bool,
 }
 
 /// The distances from some observations of x to some of y.
@@ -265,6 +308,8 @@ pub(super) struct Pipeline<'a> {
     side: u64,
     run: &'a Run,
     sink: &'a mut BlockSink<'a>,
+    /// The operands of products, if sums are expanded.
+    expanded: Option<&'a Operands>,
     before: Option<PendingBlock>,
     /// The buffer of the previous block's distances, for reuse.
     distances: Vec<f64>,
@@ -275,7 +320,7 @@ pub(super) type BlockSink<'a> = dyn FnMut(&mut DistanceBlock) + 'a;
 
 impl<'a> Pipeline<'a> {
     pub(super) fn new(measure: &'a Measure, side: u64, run: &'a Run, sink: &'a mut BlockSink<'a>) -> Self {
-        Self { measure, side, run, sink, before: None, distances: Vec::new() }
+        Self { measure, side, run, sink, expanded: None, before: None, distances: Vec::new() }
     }
 
     /// Passes each block of some observations of x with some of y to the sink, row by row. The last block is passed by the next call. If only
@@ -288,7 +333,13 @@ impl<'a> Pipeline<'a> {
         for rows in pieces(rows, self.side) {
             for columns in pieces(self.measure.paired_with(&rows, &columns), self.side) {
                 self.run.cancel.check()?;
-                let block = self.measure.enqueue((x, rows.clone()), (y, columns))?;
+                let block = match self.expanded {
+                    Some(operands) => {
+                        let sums = vec![operands.products(rows.clone(), columns.clone(), true)?.send()?];
+                        PendingBlock { rows: rows.clone(), columns, sums, is_expanded: true }
+                    }
+                    None => self.measure.enqueue((x, rows.clone()), (y, columns))?,
+                };
                 let before = self.before.replace(block);
                 self.give(before)?;
             }
@@ -330,6 +381,7 @@ impl<'a, T: Element> Job<'a, T> {
             x.device().has("distance", "y", y.device())?;
         }
         let mut measure = Measure::new::<T>(x.device(), metric, options, features, y.is_none())?;
+        measure.check_expanded()?;
         let given = [Some(x), y].into_iter().flatten().zip(["x", "y"]);
         let mut operands =
             given.map(|(x, name)| measure.prepared((name, x, 0))).collect::<Result<Vec<_>>>()?;
@@ -340,7 +392,28 @@ impl<'a, T: Element> Job<'a, T> {
         for (undefined, operand) in measure.undefined.iter_mut().zip(&mut operands) {
             *undefined = take(&mut operand.undefined);
         }
-        Ok(Self { operands, measure, share: [0, 1] })
+        Ok(Self { operands, measure, share: [0, 1], expanded: OnceLock::new() })
+    }
+
+    /// Makes the operands of products that give squared differences.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn products(&self) -> Result<Operands> {
+        let is_self = self.measure.is_self;
+        Operands::new(self.operands(), is_self, &self.measure.undefined[usize::from(!is_self)])
+    }
+
+    /// Returns the operands of products, if there are pairs whose sums are expanded. Makes them the first time.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub(super) fn expanded(&self) -> Result<Option<&Operands>> {
+        let is_empty = self.measure.extents().contains(&0);
+        if self.measure.options.expanded && !is_empty && self.expanded.get().is_none() {
+            let _ = self.expanded.set(self.products()?);
+        }
+        Ok(self.expanded.get())
     }
 
     /// Returns the observations of x, and those that they are paired with.
@@ -358,7 +431,7 @@ impl<'a, T: Element> Job<'a, T> {
         let undefined = [own, undefined[usize::from(!is_self)].clone()];
         let operands = operands.into_iter().collect::<Result<_>>()?;
         let measure = Measure { is_self: false, undefined, ..self.measure.clone() };
-        Ok(Job { operands, measure, share: [0, 1] })
+        Ok(Job { operands, measure, share: [0, 1], expanded: OnceLock::new() })
     }
 
     /// Returns the [parts](share_of) of some observations of x whose pairs this job computes.
@@ -368,8 +441,7 @@ impl<'a, T: Element> Job<'a, T> {
 
     /// Returns the numbers of observations of x and of y.
     pub(super) fn extents(&self) -> [usize; 2] {
-        let [x, y] = self.measure.undefined.each_ref().map(Vec::len);
-        [x, if self.measure.is_self { x } else { y }]
+        self.measure.extents().map(to_usize)
     }
 
     /// Passes each block of the result, or of the lower triangle, or of this job's share of them to `sink`. A block has at most `side` observations on
@@ -405,6 +477,7 @@ impl<'a, T: Element> Job<'a, T> {
             }
         };
         let mut pipeline = Pipeline::new(&self.measure, side, run, &mut sink_and_tell);
+        pipeline.expanded = self.expanded()?;
         for rows in self.parts(rows) {
             pipeline.add((x, rows), (y, columns.clone()))?;
         }

@@ -84,6 +84,14 @@
 //! On these devices, integers are computed in f64 too unless [`Options::narrow`] is set, and bytes in f32 where that is exact, as stated above.
 //! On other devices integers become f32, and integers of 2^24 or beyond are refused unless [`Options::narrow`] asks for the nearest f32.
 //!
+//! With [`Options::expanded`], the bound of a squared difference is another: 2^-12 of |x|² + |y|², for up to a million features, where |x| and
+//! |y| are the lengths of the observations minus the mean of `y`; 2^-8 on a device that was opened with
+//! [`tf32`](crate::DeviceOptions::tf32). Most errors are below 2^-20. So distances have six digits, mostly, if observations are as far
+//! from one another as from the mean, and none if they are closer than a thousandth of that. For `cosine` and `correlation`, twice the distance is
+//! the squared difference of observations of length 1, and off by 2^-21 more. The distance of an observation from itself is 0. The last bits
+//! depend on the sizes of `x` and `y`, of tiles and of groups, and on budgets, so that results of different functions are not equal to the bit,
+//! and squares that are written in tiles of another shape are not symmetric to the bit.
+//!
 //! # Map and reduce
 //!
 //! A [`Partial`] takes the features chunk by chunk, as they come from a store, and keeps only the sums. With [`Options::columns`], it takes the
@@ -111,6 +119,7 @@ mod metric;
 mod neighbor_tensors;
 mod neighbors;
 mod on_device;
+mod operands;
 mod packed;
 mod pairs;
 mod partial;
@@ -146,7 +155,11 @@ pub use self::{
     within::RadiusNeighbors,
 };
 pub use crate::kernels::finish_distance::Missing;
-use crate::{Element, Error, Needs, Result, Run, Tensor, linalg::Matrix};
+use crate::{
+    Element, Error, Needs, Result, Run, Tensor,
+    linalg::Matrix,
+    stable_text::{StableText, fields},
+};
 
 impl Missing {
     /// Returns the rule's name on the command line.
@@ -175,6 +188,15 @@ pub struct Options {
     /// True rounds f64 and integers to f32 before differences are taken. Rounding is faster, and for f64 the only way on devices that do not
     /// [compute in f64](crate::Limits::f64). Other types are unaffected.
     pub narrow: bool,
+    /// True computes squared differences as |x|² + |y|² - 2 x·y, by a product of matrices: in half the operations, and on CUDA by cuBLAS where
+    /// that is installed. This is the expanded form of cuVS and of `PyTorch`. [Errors](crate::distance#accuracy) are larger for close
+    /// observations.
+    ///
+    /// It is for `euclidean`, `sqeuclidean`, `minkowski` with exponent 2, `cosine` and `correlation`, for rows of tensors whose sums are f32,
+    /// and for [`Missing::Propagate`]. [`pairwise`], [`pairwise_counted`], [`condensed`], [`pairwise_tensor`], [`write_pairwise`] and
+    /// [`write_condensed`] refuse anything else with [`Error::Argument`], and all other functions refuse it altogether. Device memory: 4 bytes more
+    /// for each element of `x` and of `y`, and while these are made up to 8 for each element of the larger one.
+    pub expanded: bool,
 }
 
 crate::setters! {
@@ -183,10 +205,36 @@ crate::setters! {
         negative(bool),
         columns(bool),
         narrow(bool),
+        expanded(bool),
     }
 }
 
-crate::stable_text! { struct Options { missing, negative, columns, narrow } }
+impl Options {
+    /// Checks that squared differences are not to be expanded.
+    ///
+    /// # Errors
+    /// [`Error::Argument`].
+    fn not_expanded(&self, op: &'static str) -> Result<()> {
+        if self.expanded {
+            let why = "`expanded` is for all distances of tensors, by `pairwise`, `condensed` and the like";
+            return Err(Error::argument(op, "options", why));
+        }
+        Ok(())
+    }
+}
+
+impl StableText for Options {
+    fn stable_text(&self) -> String {
+        let Self { missing, negative, columns, narrow, expanded } = self;
+        let mut texts: Vec<(&str, &dyn StableText)> =
+            vec![("missing", missing), ("negative", negative), ("columns", columns), ("narrow", narrow)];
+        // Jobs that were begun before there was this option have no text of it.
+        if *expanded {
+            texts.push(("expanded", expanded));
+        }
+        fields("Options", &texts)
+    }
+}
 
 /// Distances, and the number of features behind each.
 #[derive(Clone, Debug, PartialEq)]

@@ -50,6 +50,7 @@ pub fn neighbor_tensors<T: Element>(
     options: &Options,
     run: &Run,
 ) -> Result<NeighborTensors> {
+    options.not_expanded("neighbors")?;
     let (job, run) =
         (Job::new(x, y, metric, options)?, &Run { progress: run.progress.rising(), ..run.clone() });
     let extents = job.extents();

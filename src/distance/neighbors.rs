@@ -62,6 +62,7 @@ pub fn neighbors<T: Element>(
     options: &Options,
     run: &Run,
 ) -> Result<Neighbors> {
+    options.not_expanded("neighbors")?;
     x.device().has_one_kind("distance")?;
     let job = Job::new(x, y, metric, options)?;
     let (extents, of_each) = (job.extents().map(|extent| extent as u64), k as u64);

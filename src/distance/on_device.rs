@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{
     Metric, Options,
     job::{Job, Measure},
+    operands::Operands,
     sums::PreparedObservations,
 };
 #[cfg(doc)]
@@ -68,7 +69,8 @@ pub fn pairwise_tensor<T: Element>(
     let job = Job::new(x, y, metric, options)?;
     let (measure, [m, n]) = (&job.measure, job.extents().map(|extent| extent as u64));
     let bytes = m.saturating_mul(n).saturating_mul(4);
-    let sums = Needs::device(8 * measure.terms.len() as u64);
+    // Products come before their sums, while the sums of the previous block are still there.
+    let sums = Needs::device(if options.expanded { 24 } else { 8 * measure.terms.len() as u64 });
     let side = measure.side_of(sums, Needs::device(bytes), &run.memory)?;
     let lines = measure.device.limits().rows_per_launch(n, WG)?;
     let mut out = Tensor::empty(&measure.device, &[m, n])?;
@@ -88,7 +90,10 @@ fn fill<T: Element>(
     let measure = &job.measure;
     let clear = Tensor::zeros(&measure.device, &[2 * side])?;
     let extents = job.extents().map(|extent| extent as u64);
-    BlockSums::new(measure, &measure.terms, extents, side, run)?.each(job, &mut |sums, rows, columns| {
+    let expanded = job.expanded()?;
+    let terms = if expanded.is_some() { &[] } else { &measure.terms[..] };
+    let mut sums = BlockSums { expanded, ..BlockSums::new(measure, terms, extents, side, run)? };
+    sums.each(job, &mut |sums, rows, columns| {
         let flags = measure.flags(&rows, &columns)?;
         let flags = flags.as_ref().unwrap_or(&clear);
         let mut write =
@@ -101,7 +106,7 @@ fn fill<T: Element>(
 /// A function that takes the sums of one block after the other, and the block's rows and columns.
 pub(super) type SumSink<'a> = dyn FnMut(&Tensor<f32>, Range<u64>, Range<u64>) -> Result<()> + 'a;
 
-/// Sums of blocks of pairs, which stay on the device. Each block reuses the memory of the previous one.
+/// Sums of blocks of pairs, which stay on the device. Each block reuses the memory of the previous one, unless sums are expanded.
 pub(super) struct BlockSums<'a> {
     measure: &'a Measure,
     terms: &'a [Term],
@@ -109,6 +114,8 @@ pub(super) struct BlockSums<'a> {
     side: u64,
     run: &'a Run,
     sums: Tensor<f32>,
+    /// The operands of products, if sums are expanded.
+    expanded: Option<&'a Operands>,
     ends: Ends,
 }
 
@@ -122,7 +129,7 @@ impl<'a> BlockSums<'a> {
         run: &'a Run,
     ) -> Result<Self> {
         let sums = Tensor::empty(&measure.device, &[terms.len() as u64 * m.min(side), 2 * n.min(side)])?;
-        Ok(Self { measure, terms, side, run, sums, ends: Ends::new(&measure.device)? })
+        Ok(Self { measure, terms, side, run, sums, expanded: None, ends: Ends::new(&measure.device)? })
     }
 
     /// Enqueues the sums of each block of a job (only of the lower triangle if symmetric), passes them to `sink`, one term after another, and
@@ -155,12 +162,15 @@ impl<'a> BlockSums<'a> {
         sink: &mut SumSink<'_>,
         done: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let Self { measure, terms, side, run, sums, ends } = self;
+        let Self { measure, terms, side, run, sums, expanded, ends } = self;
         for rows in pieces(all.clone(), *side) {
             let paired = measure.paired_with(&rows, &y.range());
             for columns in pieces(paired.clone(), *side) {
                 run.cancel.check()?;
                 let pairs = (rows.end - rows.start) * (columns.end - columns.start);
+                if let Some(operands) = expanded {
+                    *sums = operands.sums(rows.clone(), columns.clone())?;
+                }
                 for (&term, i) in terms.iter().zip(0..) {
                     let (x, y) = ((x, rows.clone()), (y, columns.clone()));
                     measure.enqueue_term(term, x, y, (sums, i * pairs))?;

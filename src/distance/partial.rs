@@ -108,6 +108,7 @@ impl Partial {
     /// [`Error::Limit`] when the sums of one observation do not fit a binding; [`Error::OutOfMemory`]; [`Error::OutOfHostMemory`].
     pub fn new(device: &Device, m: u64, n: Option<u64>, metric: Metric, options: &Options) -> Result<Self> {
         metric.check(options.missing)?;
+        options.not_expanded("distance")?;
         let width = n.unwrap_or(m);
         let (room, tile) = (device.limits().room(), u64::from(TILE));
         let row = width.saturating_mul(8);

@@ -48,6 +48,7 @@ pub fn radius_neighbors<T: Element>(
     run: &Run,
 ) -> Result<RadiusNeighbors> {
     let radius = Radius::new(radius, metric)?;
+    options.not_expanded("neighbors")?;
     x.device().has_one_kind("distance")?;
     let job = Job::new(x, y, metric, options)?;
     let extents = job.extents().map(|extent| extent as u64);

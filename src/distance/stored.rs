@@ -303,5 +303,7 @@ mod tests {
         let expected = "[[3, 2], [5, 2]] I16 [000000000000000a, 1000000000000000] Minkowski(2.5) \
                         Options { missing: RescaleOrZero, negative: true, columns: false, narrow: false } cuda:0";
         assert_eq!(found, expected);
+        let text = Options::default().expanded(true).stable_text();
+        assert!(text.ends_with("narrow: false, expanded: true }"), "{text}");
     }
 }

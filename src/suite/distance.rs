@@ -338,7 +338,7 @@ fn missing_elements_of<T: Sample>(device: &Device, of: impl Fn(f32) -> T) {
         }
     }
     let calls = values::<u8>(9, m * k).iter().map(|&byte| (byte % 4) as i8 - 1).collect::<Vec<_>>();
-    let options = Options { missing: Missing::Ignore, negative: true, columns: true, narrow: false };
+    let options = Options::default().missing(Missing::Ignore).negative(true).columns(true);
     for metric in [Metric::Euclidean, Metric::Correlation] {
         check(device, metric, &calls, None, [m, m, k], &options);
     }

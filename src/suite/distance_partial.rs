@@ -147,7 +147,7 @@ fn missing_elements(device: &Device) {
     let y = [vec![f32::NAN; 14], x[42..].to_vec()].concat();
     let (x, y) = (Data { values: &x, features }, Data { values: &y, features });
     for (i, missing) in RULES.into_iter().enumerate() {
-        let options = Options { missing, negative: i % 2 == 1, columns: i == 1, narrow: false };
+        let options = Options::default().missing(missing).negative(i % 2 == 1).columns(i == 1);
         let metrics = metrics().filter(|&metric| !of_shares(metric)).enumerate();
         // Devices treat the last two rules alike, so each metric tests one of the two.
         for (_, metric) in metrics.filter(|(of, _)| i < 2 || of % 2 == i % 2) {

@@ -87,6 +87,17 @@ fn squares(device: &Device) {
             assert!(file == stored(all.data(), dtype), ".npy: {metric} {tile:?} {run:?}");
         }
     }
+    // Products of other sizes have other last bits.
+    let options = Options::default().expanded(true);
+    let whole = pairwise(&x, None, Metric::SqEuclidean, &options, &Run::default()).unwrap();
+    for tile in [[32, 32], [7, 70]] {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = start(folder.path(), spec(StoredType::F64, &[70, 70], &tile));
+        write_pairwise(&x, None, Metric::SqEuclidean, &options, &Run::default(), (writer, None)).unwrap();
+        let written = read(folder.path()).into_iter().map(f64::from_bits);
+        let largest = whole.data().iter().copied().fold(0.0, f64::max);
+        written.zip(whole.data()).for_each(|(x, y)| assert!((x - y).abs() <= 1e-5 * largest, "{x} {y}"));
+    }
     // One observation has only NaN, and a rule for missing elements is given.
     let mut values = x.read().unwrap();
     values[5..10].fill(f32::NAN);

@@ -12,6 +12,7 @@ mod denoise_tv;
 mod denoise_tv_stored;
 mod distance;
 mod distance_candidates;
+mod distance_expanded;
 mod distance_f64;
 mod distance_neighbors;
 mod distance_on_device;

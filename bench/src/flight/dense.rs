@@ -3,7 +3,7 @@
 use teatime::{
     Device, Error, Run, Tensor,
     array::{Map, Zip, map, mean, zip},
-    distance::{Metric, Options, neighbor_tensors},
+    distance::{Metric, Options, neighbor_tensors, pairwise_tensor},
     linalg::{Stop, SvdOptions, gram_lower, matmul, truncated_svd},
     packed::row_words,
     random::normal,
@@ -35,7 +35,8 @@ const SIDES: [u64; 4] = [2048, 4096, 8192, 16_384];
 /// The number of measurements among which the piece's time is divided.
 pub(super) const PAIRS: f64 = 2.0;
 /// The number of measurements of `dense`. The 1 is the chain.
-pub(super) const DENSE: f64 = (OBSERVED.len() + SEARCHED.len() + 1 + 2 * PLANES.len() + SIDES.len()) as f64;
+pub(super) const DENSE: f64 =
+    (2 * OBSERVED.len() + SEARCHED.len() + 1 + 2 * PLANES.len() + SIDES.len()) as f64;
 
 /// Measures the sums for relationships and for distances of samples: milliseconds for adding rows to existing sums.
 pub(super) fn pairs(session: &mut Session<'_>) {
@@ -70,6 +71,21 @@ pub(super) fn dense(session: &mut Session<'_>) {
     };
     session.each(Unit::Milliseconds, &OBSERVED, name, size, |device, &size| {
         jobs::distances(device, size, Metric::SqEuclidean)
+    });
+    let name = |[observations, features]: &[u64; 2]| {
+        format!("expanded distances of {observations}, {features} features")
+    };
+    let size = |&[observations, features]: &[u64; 2]| Size {
+        text: format!("{observations}x{features}"),
+        work: (observations * observations * features) as f64,
+        memory: 4 * observations * observations + 16 * observations * features + (128 << 20),
+    };
+    session.each(Unit::Milliseconds, &OBSERVED, name, size, |device, &size| {
+        let x: Tensor<f32> = data::matrix(device, 1, size)?;
+        Ok(Box::new(move || {
+            let (options, run) = (Options::default().expanded(true), Run::default());
+            pairwise_tensor(&x, None, Metric::Euclidean, &options, &run).map(drop)
+        }))
     });
     let name =
         |[observations, features]: &[u64; 2]| format!("nearest of {observations}, {features} features");

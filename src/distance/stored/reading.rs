@@ -84,6 +84,7 @@ impl StoredOperands {
         device: &Device,
     ) -> Result<Self> {
         metric.check(options.missing)?;
+        options.not_expanded("distance")?;
         let arrays: Vec<_> = [Some(x), y].into_iter().flatten().map(A::shared).collect();
         let shapes =
             arrays.iter().map(|array| extents(array, options.columns)).collect::<Result<Vec<_>>>()?;

@@ -2,14 +2,10 @@
 
 use std::ops::Range;
 
+use super::{results::zeros, sums::PreparedObservations};
 use crate::{
     DType, Device, Element, Needs, Result, Tensor, TensorView,
     array::{Zip, concat, mean, zip},
-    distance::{
-        job::{Job, Measure},
-        results::zeros,
-        sums::PreparedObservations,
-    },
     dtype::nearest_f32,
     extent::to_usize,
     linalg::{
@@ -24,6 +20,9 @@ const PARTS: usize = 3;
 const COLUMNS: u64 = 8;
 /// Rows of a multiple of so many elements may be operands of a vendor's fast products, whichever is the first.
 const ALIGNED: u64 = 4;
+
+/// The maximum number of terms of one sum of a fine product.
+const DEPTH: u64 = 512;
 
 /// Bounds of relative errors: of a product of two numbers in TF32; of the device's squared lengths; of a centred element; of exact sums.
 const TF32: f64 = 1.0 / (1u64 << 9) as f64;
@@ -47,25 +46,38 @@ pub(super) struct Operands {
     errors: [f64; 2],
     /// A bound of the error of a sum of products, or of squares, that are too small for normal numbers.
     tiny: f64,
+    /// The factors that make a product the sum of squared differences, as a pair of f32: (1, 1, 2).
+    pair: Tensor<f32>,
 }
 
 impl Operands {
     /// Returns the memory of the operands of m and n observations, and that of making them.
-    pub(super) fn needs([m, n]: [u64; 2], measure: &Measure) -> Needs {
-        let rows = if measure.is_self { n } else { m + n };
-        let width = measure.features + ALIGNED;
+    pub(super) fn needs([m, n]: [u64; 2], features: u64, is_self: bool) -> Needs {
+        let rows = if is_self { n } else { m + n };
+        let width = features + ALIGNED;
         // Elements are converted, scaled and centred one after the other.
         Needs::device(4 * width) * (rows + 2 * m.max(n)) + (Needs::device(32) + Needs::host(96)) * (m + n)
     }
 
-    pub(super) fn new<T: Element>(job: &Job<'_, T>) -> Result<Self> {
-        let (measure, device, [x, y]) = (&job.measure, &job.measure.device, job.operands());
+    /// Makes the operands of x and y, which are the same if `is_self`. All distances from an observation of y are NaN if it is undefined.
+    pub(super) fn new<T: Element>(
+        [x, y]: [&PreparedObservations<'_, T>; 2],
+        is_self: bool,
+        undefined: &[bool],
+    ) -> Result<Self> {
+        let (device, features) = (y.x.device(), y.x.shape()[1]);
         let others = prepared(y)?;
-        // A feature with a NaN is not centred.
-        let means = mean(&*others, 0)?.read()?;
-        let means: Vec<f32> = means.into_iter().map(|mean| if mean.is_nan() { 0.0 } else { mean }).collect();
-        let means = Tensor::from_slice(device, &means, &[measure.features])?;
-        let x = if measure.is_self { None } else { Some(centred(&*prepared(x)?, &means)?) };
+        let mut means = mean(&*others, 0)?.read()?;
+        if means.iter().any(|mean| mean.is_nan()) {
+            // An element takes the place of a mean that is NaN. Without one, there are no distances.
+            let first = undefined.iter().position(|undefined| !undefined).unwrap_or(0) as u64;
+            let elements = others.rows(first..first + 1)?.read()?;
+            for (mean, element) in means.iter_mut().zip(elements).filter(|(mean, _)| mean.is_nan()) {
+                *mean = if element.is_nan() { 0.0 } else { element };
+            }
+        }
+        let means = Tensor::from_slice(device, &means, &[features])?;
+        let x = if is_self { None } else { Some(centred(&*prepared(x)?, &means)?) };
         let y = centred(&others, &means)?;
         let squares_of = |x: &Tensor<f32>| -> Result<Vec<f64>> {
             let stats = reduce::enqueue("distance", x, false, [true, false])?.wait()?;
@@ -77,26 +89,38 @@ impl Operands {
         let of_x = of_x.as_ref().unwrap_or(&of_y);
         let lengths = [lengths(device, of_x, false)?, lengths(device, &of_y, true)?];
         let squares = of_x.clone();
-        let terms = (measure.features + ALIGNED + COLUMNS) as f64;
+        let terms = (features + ALIGNED + COLUMNS) as f64;
         // The vendor's library may round factors to TF32, and adds products less exactly then.
         let errors = match device.limits().tf32 {
             true => [TF32, terms / (1u64 << 22) as f64],
             false => [0.0, 1.01 * terms / (1u64 << 24) as f64],
         };
-        Ok(Self { y, x, lengths, squares, longest, errors, tiny: terms * f64::from(f32::MIN_POSITIVE) })
+        let tiny = terms * f64::from(f32::MIN_POSITIVE);
+        let pair = Tensor::from_slice(device, &[-2.0, 0.0], &[1, 1, 2])?;
+        Ok(Self { y, x, lengths, squares, longest, errors, tiny, pair })
     }
 
-    /// Returns minus half of the squared distance of some observations of x to some of y. Enqueues.
-    pub(super) fn products(&self, rows: Range<u64>, columns: Range<u64>) -> Result<Tensor<f32>> {
+    /// Returns minus half of the squared distance of some observations of x to some of y. Enqueues. Fine products are of f32, in short sums.
+    pub(super) fn products(&self, rows: Range<u64>, columns: Range<u64>, fine: bool) -> Result<Tensor<f32>> {
+        let depth = if fine { DEPTH } else { u64::MAX };
         let shape = [rows.end - rows.start, columns.end - columns.start];
         let mut products = Tensor::empty(self.y.device(), &shape)?;
         let elements = [self.x.as_ref().unwrap_or(&self.y), &self.y];
         for ([a, b], accumulate) in [(elements, false), (self.lengths.each_ref(), true)] {
             let (a, b) = (Rows::new(a, rows.clone()), Rows::new(b, columns.clone()));
-            let product = Product { accumulate, tf32: true, ..Product::new("distance", Op::Nt, a, b) };
+            let product = Product::new("distance", Op::Nt, a, b);
+            let product = Product { accumulate, depth, tf32: !fine, ..product };
             product.run(&mut products)?;
         }
         Ok(products)
+    }
+
+    /// Returns the sums of squared differences of some observations of x and some of y, as pairs of f32. Enqueues.
+    pub(super) fn sums(&self, rows: Range<u64>, columns: Range<u64>) -> Result<Tensor<f32>> {
+        let [m, n] = [&rows, &columns].map(|range| range.end - range.start);
+        // Rounding may leave products above 0.
+        let products = zip(Zip::Minimum, &self.products(rows, columns, true)?, 0.0)?;
+        zip(Zip::Multiply, &products.reshape(&[m, n, 1])?, &self.pair)?.reshape(&[m, 2 * n])
     }
 
     /// True if each observation of y that is no candidate of an observation of x has a larger sum than `sum`, that of its farthest neighbor so far.
@@ -169,8 +193,8 @@ mod tests {
     fn operands(square: f64, longest: f64) -> Operands {
         let none = || Tensor::zeros(&Device::cpu(), &[1, COLUMNS]).unwrap();
         let (y, lengths, squares) = (none(), [none(), none()], vec![square]);
-        let (errors, tiny) = ([0.0, 1e-6], 60.0 * f64::from(f32::MIN_POSITIVE));
-        Operands { y, x: None, lengths, squares, longest, errors, tiny }
+        let (errors, tiny, pair) = ([0.0, 1e-6], 60.0 * f64::from(f32::MIN_POSITIVE), none());
+        Operands { y, x: None, lengths, squares, longest, errors, tiny, pair }
     }
 
     /// A product of -1 is a squared distance of 2.
