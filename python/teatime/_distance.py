@@ -68,8 +68,9 @@ def distance_options(
 ) -> dict[str, Any]:
     """Options of distances, as the compiled part takes them."""
     metric = _teatime.metric_name(metric, float(p))
-    rules = {"missing": missing, "negative": negative}
-    return {"metric": metric, "p": float(p), **rules, "columns": columns, "narrow": narrow, "expanded": expanded}
+    return {
+        "metric": metric, "p": float(p), "missing": missing, "negative": negative, "columns": columns, "narrow": narrow, "expanded": expanded,
+    }
 
 
 def operand(x: ArrayLike, name: str, narrow: bool | None, device: Device | str | None) -> NDArray[Any]:
@@ -157,7 +158,7 @@ def pairwise_distance(
         Whether negative numbers are missing too.
     expanded
         Computes squared differences as |x|² + |y|² - 2 x·y by a product of matrices, as PyTorch and cuVS do: in half the operations. Squared
-        differences are then off by up to 2⁻¹² of |x|² + |y|², and mostly by 2⁻²⁰, with lengths after the mean of ``y`` was subtracted: close
+        differences are then off by up to 2⁻¹² of |x|² + |y|², by 2⁻²⁰ in the mean of our tests, with lengths after the mean of ``y`` was subtracted: close
         observations lose digits. For euclidean, sqeuclidean, cosine and correlation of arrays in float32, without missing numbers.
     condensed
         Each pair of ``x`` once, in scipy's order, in place of the square.

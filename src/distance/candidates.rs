@@ -210,7 +210,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         if of_tile > room || side == 0 || run.memory.fit(device, needs).is_err() {
             return Ok(None);
         }
-        Ok(Some(Self { job, k, by_distance, operands: job.products()?, side, batch: tiles * tile }))
+        Ok(Some(Self { job, k, by_distance, operands: job.product_operands()?, side, batch: tiles * tile }))
     }
 
     /// True if few observations of a trial would be searched again. An observation is its own neighbor here.

@@ -158,13 +158,13 @@ impl Measure {
         if room < of_pair {
             return Err(Error::Limit { what: "bytes of a pair's sums", requested: of_pair, max: room });
         }
-        let mut taken = taken;
-        if self.options.expanded {
-            taken = taken + Operands::needs(self.extents(), self.features, self.is_self);
-        }
+        let operands = match self.options.expanded {
+            true => Operands::needs(self.extents(), self.features, self.is_self),
+            false => Needs::default(),
+        };
         // Without a budget for the device, the device itself reports a lack of memory.
         let memory = if memory.device.is_none() { memory.device(u64::MAX) } else { *memory };
-        let left = memory.fit(&self.device, taken + pair)?.left(&self.device);
+        let left = memory.fit(&self.device, taken + operands + pair)?.left(&self.device);
         let pair = pair.on(&self.device);
         let pairs = [(left.host, pair.host), (left.device, pair.device)].into_iter();
         let pairs = pairs.filter_map(|(left, pair)| Some(left.checked_div(pair)? + 1)).min().unwrap_or(1);
@@ -179,16 +179,19 @@ impl Measure {
     /// [`Error::Argument`].
     fn check_expanded(&self) -> Result<()> {
         let Self { options, terms, metric, wide, .. } = self;
-        let why = match () {
-            () if !options.expanded => return Ok(()),
-            () if options.missing != Missing::Propagate => "`expanded` knows no rule for missing elements",
-            () if terms[..] != [Term::Square] => {
-                let why = format_args!("`expanded` is of squared differences, not of {metric}");
-                return Err(Error::argument("distance", "options", why));
-            }
-            () if *wide => "`expanded` is of f32, and these sums are of f64 unless `narrow` is set",
-            () if options.columns => "`expanded` is of observations that are rows",
-            () => return Ok(()),
+        if !options.expanded {
+            return Ok(());
+        }
+        let why = if options.missing != Missing::Propagate {
+            "`expanded` knows no rule for missing elements".to_owned()
+        } else if terms[..] != [Term::Square] {
+            format!("`expanded` is of squared differences, not of {metric}")
+        } else if *wide {
+            "`expanded` is of f32, and these sums are of f64 unless `narrow` is set".to_owned()
+        } else if options.columns {
+            "`expanded` is of observations that are rows".to_owned()
+        } else {
+            return Ok(());
         };
         Err(Error::argument("distance", "options", why))
     }
@@ -398,8 +401,8 @@ impl<'a, T: Element> Job<'a, T> {
     /// Makes the operands of products that give squared differences.
     ///
     /// # Errors
-    /// What the device reports.
-    pub(super) fn products(&self) -> Result<Operands> {
+    /// The errors of the device.
+    pub(super) fn product_operands(&self) -> Result<Operands> {
         let is_self = self.measure.is_self;
         Operands::new(self.operands(), is_self, &self.measure.undefined[usize::from(!is_self)])
     }
@@ -407,11 +410,11 @@ impl<'a, T: Element> Job<'a, T> {
     /// Returns the operands of products, if there are pairs whose sums are expanded. Makes them the first time.
     ///
     /// # Errors
-    /// What the device reports.
+    /// The errors of the device.
     pub(super) fn expanded(&self) -> Result<Option<&Operands>> {
         let is_empty = self.measure.extents().contains(&0);
         if self.measure.options.expanded && !is_empty && self.expanded.get().is_none() {
-            let _ = self.expanded.set(self.products()?);
+            let _ = self.expanded.set(self.product_operands()?);
         }
         Ok(self.expanded.get())
     }

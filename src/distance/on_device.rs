@@ -34,7 +34,7 @@ use crate::{
 ///
 /// # Accuracy
 /// On devices that [compute in f64](crate::Limits::f64), the cpu and CUDA, a distance is that of `pairwise` rounded to f32, or one of the two
-/// adjacent f32.
+/// adjacent f32, unless it is [expanded](Options::expanded).
 ///
 /// Other devices compute distances from the same sums in pairs of f32. A distance is within 4 units in the last place of that of `pairwise`
 /// there. For `minkowski` with an exponent p other than 1 and 2, it is within 2^-18 of it, or 2^-20 / p if that is more. For `cosine` and

@@ -23,7 +23,7 @@ use crate::{
     timeline::Stage,
 };
 
-/// Writes the result of [`pairwise`](super::pairwise), the same to the bit, into an array of f64 or f32, and finishes the array. Waits.
+/// Writes the result of [`pairwise`](super::pairwise), the same to the bit unless [expanded](Options::expanded), into an array of f64 or f32, and finishes the array. Waits.
 ///
 /// Computes tile by tile and skips tiles that are written already: with an `ArrayWriter` that resumes, it continues where another process was
 /// stopped.
@@ -149,7 +149,7 @@ fn check_shared(shared: &impl BoxWriter, distances: &impl BoxWriter, options: &O
     Ok(())
 }
 
-/// Writes the result of [`condensed`](super::condensed), the same to the bit, into an array of f64 or f32 with one axis, and finishes the array.
+/// Writes the result of [`condensed`](super::condensed), the same to the bit unless [expanded](Options::expanded), into an array of f64 or f32 with one axis, and finishes the array.
 /// Waits. Otherwise the same as [`write_pairwise`], which has an example.
 ///
 /// # Shapes

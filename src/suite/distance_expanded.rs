@@ -23,7 +23,7 @@ device_tests! {
 const METRICS: [Metric; 5] =
     [Metric::Euclidean, Metric::SqEuclidean, Metric::Minkowski(2.0), Metric::Cosine, Metric::Correlation];
 
-/// The promised bound of the error of a squared difference, and the error that few have.
+/// The promised bound of the error of a squared difference, and that of the mean error in a test.
 const BOUND: f64 = 1.0 / (1 << 12) as f64;
 const USUAL: f64 = 1.0 / (1 << 20) as f64;
 
@@ -71,16 +71,16 @@ fn check<T: Sample>(device: &Device, metric: Metric, x: &[T], y: Option<&[T]>, [
     for (i, j) in (0..xs.len()).flat_map(|i| (0..ys.len()).map(move |j| (i, j))) {
         let what = format_args!("{metric} {:?} {m} {n} {k} at {i}, {j}", T::DTYPE);
         let wanted = expected(metric, &xs[i], &ys[j], &options).value;
-        let mut all = vec![on_host[(i, j)], on_device[i * width + j].into()];
+        let mut results = vec![on_host[(i, j)], on_device[i * width + j].into()];
         if y.is_none() {
             let mirrored = [on_host[(j, i)], on_device[j * width + i].into()];
             assert!(
-                all.iter().zip(mirrored).all(|(x, y)| x.to_bits() == y.to_bits() || x.is_nan()),
+                results.iter().zip(mirrored).all(|(x, y)| x.to_bits() == y.to_bits() || x.is_nan()),
                 "{what}"
             );
-            all.extend(if i < j { half.next() } else { None });
+            results.extend(if i < j { half.next() } else { None });
         }
-        for actual in all {
+        for actual in results {
             if wanted.is_nan() {
                 assert!(actual.is_nan(), "{what}: {actual}");
                 continue;
@@ -201,11 +201,11 @@ fn refused(device: &Device) {
     let ignore = options().missing(Missing::Ignore);
     says(message(Metric::Euclidean, &ignore), "missing elements");
     says(says_of(pairwise_counted(&x, None, Metric::Euclidean, &ignore, &run).map(drop)), "missing elements");
-    let all = "all distances of tensors";
-    says(says_of(neighbors(&x, None, 1, Metric::Euclidean, &options(), &run).map(drop)), all);
-    says(says_of(neighbor_tensors(&x, None, 1, Metric::Euclidean, &options(), &run).map(drop)), all);
-    says(says_of(radius_neighbors(&x, None, 1.0, Metric::Euclidean, &options(), &run).map(drop)), all);
-    says(says_of(Partial::new(device, 2, None, Metric::Euclidean, &options()).map(drop)), all);
+    let words = "all distances of tensors";
+    says(says_of(neighbors(&x, None, 1, Metric::Euclidean, &options(), &run).map(drop)), words);
+    says(says_of(neighbor_tensors(&x, None, 1, Metric::Euclidean, &options(), &run).map(drop)), words);
+    says(says_of(radius_neighbors(&x, None, 1.0, Metric::Euclidean, &options(), &run).map(drop)), words);
+    says(says_of(Partial::new(device, 2, None, Metric::Euclidean, &options()).map(drop)), words);
     if device.limits().f64 {
         let wide = Tensor::from_slice(device, &[1.0f64, 2.0], &[2, 1]).unwrap();
         says(says_of(pairwise(&wide, None, Metric::Euclidean, &options(), &run).map(drop)), "`narrow`");

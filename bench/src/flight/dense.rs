@@ -64,10 +64,8 @@ fn pairs_size(&[columns, rows]: &[u64; 2]) -> Size {
 pub(super) fn dense(session: &mut Session<'_>) {
     let name =
         |[observations, features]: &[u64; 2]| format!("distances of {observations}, {features} features");
-    let size = |&[observations, features]: &[u64; 2]| Size {
-        text: format!("{observations}x{features}"),
-        work: (observations * observations * features) as f64,
-        memory: 8 * observations * observations + 4 * observations * features,
+    let size = |&[observations, features]: &[u64; 2]| {
+        observed_size([observations, features], 8 * observations * observations + 4 * observations * features)
     };
     session.each(Unit::Milliseconds, &OBSERVED, name, size, |device, &size| {
         jobs::distances(device, size, Metric::SqEuclidean)
@@ -75,10 +73,11 @@ pub(super) fn dense(session: &mut Session<'_>) {
     let name = |[observations, features]: &[u64; 2]| {
         format!("expanded distances of {observations}, {features} features")
     };
-    let size = |&[observations, features]: &[u64; 2]| Size {
-        text: format!("{observations}x{features}"),
-        work: (observations * observations * features) as f64,
-        memory: 4 * observations * observations + 16 * observations * features + (128 << 20),
+    let size = |&[observations, features]: &[u64; 2]| {
+        observed_size(
+            [observations, features],
+            4 * observations * observations + 16 * observations * features + (128 << 20),
+        )
     };
     session.each(Unit::Milliseconds, &OBSERVED, name, size, |device, &size| {
         let x: Tensor<f32> = data::matrix(device, 1, size)?;
@@ -89,10 +88,8 @@ pub(super) fn dense(session: &mut Session<'_>) {
     });
     let name =
         |[observations, features]: &[u64; 2]| format!("nearest of {observations}, {features} features");
-    let size = |&[observations, features]: &[u64; 2]| Size {
-        text: format!("{observations}x{features}"),
-        work: (observations * observations * features) as f64,
-        memory: 4 * observations * features + 200 * observations + (64 << 20),
+    let size = |&[observations, features]: &[u64; 2]| {
+        observed_size([observations, features], 4 * observations * features + 200 * observations + (64 << 20))
     };
     session.each(Unit::Milliseconds, &SEARCHED, name, size, |device, &[observations, features]| {
         let x = data::matrix(device, 1, [observations, features])?;
@@ -123,6 +120,12 @@ pub(super) fn dense(session: &mut Session<'_>) {
         let x = data::matrix(device, 1, [side, side])?;
         Ok(Box::new(move || gram_lower(&x).map(drop)))
     });
+}
+
+/// Returns a size of as much work as there are terms of pairs.
+fn observed_size([observations, features]: [u64; 2], memory: u64) -> Size {
+    let work = (observations * observations * features) as f64;
+    Size { text: format!("{observations}x{features}"), work, memory }
 }
 
 /// Returns a size whose memory holds the observations three times, and some values for each observation.
