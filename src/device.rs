@@ -254,8 +254,7 @@ impl Device {
         self.inner.driver.limits()
     }
 
-    /// # Errors
-    /// [`Error::NoF64`] unless the device's kernels compute in f64.
+    /// Fails with [`Error::NoF64`] unless the device's kernels compute in f64.
     pub(crate) fn computes_f64(&self, op: &'static str) -> Result<()> {
         match self.limits().f64 {
             true => Ok(()),
@@ -263,8 +262,7 @@ impl Device {
         }
     }
 
-    /// # Errors
-    /// [`Error::NoF64`] if R is f64 and the device's kernels do not compute in f64.
+    /// Fails with [`Error::NoF64`] if R is f64 and the device's kernels do not compute in f64.
     pub(crate) fn computes<R: Real>(&self, op: &'static str) -> Result<()> {
         if R::DTYPE.is_wide() { self.computes_f64(op) } else { Ok(()) }
     }
@@ -301,8 +299,7 @@ impl Device {
         Arc::ptr_eq(&self.inner, &other.inner) || self.shares_host_memory() && other.shares_host_memory()
     }
 
-    /// # Errors
-    /// [`Error::WrongDevice`] unless an argument on `other` can be used with tensors of this device.
+    /// Fails with [`Error::WrongDevice`] unless an argument on `other` can be used with tensors of this device.
     pub(crate) fn has(&self, op: &'static str, name: &'static str, other: &Self) -> Result<()> {
         match self.is_same(other) {
             true => Ok(()),
@@ -368,8 +365,7 @@ impl Device {
         self.cancelled_by(&cancel.or(self.cancel()))
     }
 
-    /// # Errors
-    /// [`Error::Cancelled`] if the flag of this handle is set.
+    /// Fails with [`Error::Cancelled`] if the flag of this handle is set.
     pub(crate) fn check(&self) -> Result<()> {
         self.cancel.as_ref().map_or(Ok(()), Cancel::check)
     }
@@ -391,10 +387,8 @@ impl Device {
         Ok(self.inner.pool.get_or_init(|| pool))
     }
 
-    /// Returns a cpu device with the threads, the cancellation flag and the timeline of this handle; for a cpu device, the device itself.
-    ///
-    /// # Errors
-    /// As [`pool`](Self::pool).
+    /// Returns a cpu device with the threads, the cancellation flag and the timeline of this handle; for a cpu device,
+    /// the device itself. Fails as [`pool`](Self::pool).
     pub(crate) fn host(&self) -> Result<Self> {
         if self.shares_host_memory() {
             return Ok(self.clone());
@@ -430,10 +424,7 @@ impl Device {
     }
 
     /// Calls `f` with each item. `f` launches kernels that do not depend on launches of other calls. Items are processed in order, and on the
-    /// cpu device as many at once as it has threads.
-    ///
-    /// # Errors
-    /// An error that `f` returns.
+    /// cpu device as many at once as it has threads. Fails with an error that `f` returns.
     pub(crate) fn each<T: Send>(
         &self,
         items: &mut [T],

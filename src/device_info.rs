@@ -165,10 +165,8 @@ impl Limits {
         self.binding.saturating_sub(self.alignment + 4).min(u32::MAX.into())
     }
 
-    /// Returns the maximum number of rows of `cols` f32 for one launch, with an element for each invocation and `wg` invocations in a group.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] when one row does not fit a binding.
+    /// Returns the maximum number of rows of `cols` f32 for one launch, with an element for each invocation and `wg`
+    /// invocations in a group. Fails with [`Error::Limit`] when one row does not fit a binding.
     pub(crate) fn rows_per_launch(&self, cols: u64, wg: u32) -> Result<u64> {
         let room = self.room();
         let items = u64::from(self.groups_per_axis).saturating_pow(2).saturating_mul(wg.into());
@@ -249,9 +247,7 @@ crate::setters! {
 }
 
 impl DeviceOptions {
-    /// Returns the options, with the number of threads that the environment names unless they have one.
-    ///
-    /// # Errors
+    /// Returns the options, with the number of threads that the environment names unless they have one. Fails with
     /// [`Error::Argument`] for options that no device can have, and for a variable that is not a number of threads.
     pub(crate) fn resolved(&self) -> Result<Self> {
         let (op, variable) = ("Device::open_with", "TEATIME_THREADS");

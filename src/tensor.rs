@@ -214,8 +214,7 @@ impl<T: Element> Tensor<T> {
         self.upload_bytes(0, bytemuck::cast_slice(values))
     }
 
-    /// # Errors
-    /// [`Error::Shape`] unless the number of values equals the number of elements.
+    /// Fails with [`Error::Shape`] unless the number of values equals the number of elements.
     fn check_count(&self, op: &'static str, values: usize) -> Result<()> {
         if values as u64 != self.len() {
             return Err(Error::shape(op, format_args!("{:?}", self.shape), format_args!("{values} values")));
@@ -569,8 +568,7 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// # Errors
-/// [`Error::Shape`] unless the number of values equals the number of elements of that shape.
+/// Fails with [`Error::Shape`] unless the number of values equals the number of elements of that shape.
 fn check_len(op: &'static str, values: usize, shape: &[u64]) -> Result<()> {
     if checked_len(op, shape)? != values as u64 {
         return Err(Error::shape(op, format_args!("{shape:?}"), format_args!("{values} values")));

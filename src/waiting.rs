@@ -17,9 +17,7 @@ const LONG: usize = 256;
 pub(crate) const BETWEEN: Duration = Duration::from_millis(20);
 
 /// Runs a decomposition of n rows, which cannot be stopped. If a long one is cancelled, the call returns and the thread finishes by itself.
-///
-/// # Errors
-/// [`Error::Cancelled`]; [`Error::Driver`] if the system cannot start a thread; what `work` returns.
+/// Fails with [`Error::Cancelled`]; [`Error::Driver`] if the system cannot start a thread; what `work` returns.
 pub(crate) fn apart<T: Send + 'static>(
     cancel: Option<&Cancel>,
     n: usize,
@@ -66,9 +64,7 @@ pub(crate) fn install<T: Send>(
 }
 
 /// Waits for the value; returns `None` if the sender was dropped. Calls `look` regularly to decide whether to continue.
-///
-/// # Errors
-/// The error that `look` returns.
+/// Fails with the error that `look` returns.
 pub(crate) fn awaited<T>(receive: &Receiver<T>, look: impl Fn() -> Result<()>) -> Result<Option<T>> {
     loop {
         look()?;

@@ -113,8 +113,7 @@ impl Device {
         self.members().into_iter().find(|other| !self.is_same(other) && kind(other) != kind(self))
     }
 
-    /// # Errors
-    /// [`Error::Argument`] for a group of devices of different kinds, whose results may differ in the last bits.
+    /// Fails with [`Error::Argument`] for a group of devices of different kinds, whose results may differ in the last bits.
     pub(crate) fn has_one_kind(&self, op: &'static str) -> Result<()> {
         match self.another_kind() {
             None => Ok(()),
@@ -275,9 +274,7 @@ pub(super) fn names(text: &str) -> Option<Vec<&str>> {
 }
 
 /// Returns the names of all cards of a backend; `skipped` gets those that cannot be used. An adapter of a card that another interface has
-/// too counts once, integrated ones count if there are no others, and wgpu's software adapters do not.
-///
-/// # Errors
+/// too counts once, integrated ones count if there are no others, and wgpu's software adapters do not. Fails with
 /// [`Error::NoDevice`] if there is none.
 fn cards(wanted: &str, backend: &str, skipped: &mut Vec<(String, String)>) -> Result<Vec<String>> {
     let (mut usable, mut tried) = (Vec::<(String, DeviceInfo)>::new(), Vec::new());

@@ -186,8 +186,7 @@ fn derivatives<T: Element, U: Element>(
     sum(x, &terms)
 }
 
-/// # Errors
-/// [`Error::Argument`] for options that only a single Gaussian supports.
+/// Fails with [`Error::Argument`] for options that only a single Gaussian supports.
 fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()> {
     if options.order.expand(op, "order", axes)?.iter().any(|&order| order > 0) {
         return Err(Error::argument(op, "order", "above 0, which the filter itself gives"));

@@ -59,11 +59,8 @@ impl HostPanels {
         self.panels.iter_mut().for_each(|panel| panel.rows = panel.rows.start + rows..panel.rows.end + rows);
     }
 
-    /// Starts the download of a panel, and waits for the previous download.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for another number of rows; [`Error::Argument`] for rows that are not packed; any error that the device reports,
-    /// after which no panel is of use.
+    /// Starts the download of a panel, and waits for the previous download. Fails with [`Error::Shape`] for another number of rows;
+    /// [`Error::Argument`] for rows that are not packed; any error that the device reports, after which no panel is of use.
     pub(crate) fn push(&mut self, panel: &Panel) -> Result<()> {
         let (op, rows, missing) = ("PackedMatrix::keep", panel.rows.clone(), panel.missing);
         let Entries::Packed(packed) = &panel.entries else {
@@ -87,9 +84,7 @@ impl HostPanels {
         Ok(())
     }
 
-    /// Calls `f` with the rows in order, at most `step` rows at a time, each time on the device.
-    ///
-    /// # Errors
+    /// Calls `f` with the rows in order, at most `step` rows at a time, each time on the device. Fails with
     /// [`Error::Argument`] if the last panel is still being downloaded; any error of the device or of `f`.
     pub(crate) fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
         if self.coming.lock().unwrap_or_else(PoisonError::into_inner).is_some() {

@@ -89,10 +89,7 @@ impl Gpu {
         &self.copy
     }
 
-    /// Makes the context current on the calling thread. Fails once the device is lost.
-    ///
-    /// # Errors
-    /// [`Error::DeviceLost`] if the device is lost.
+    /// Makes the context current on the calling thread. Fails with [`Error::DeviceLost`] once the device is lost.
     pub(super) fn enter(&self) -> Result<()> {
         self.alive()?;
         self.take_left_error();

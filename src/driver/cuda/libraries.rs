@@ -41,10 +41,7 @@ pub(super) struct Candidate {
     pub(super) include: Option<PathBuf>,
 }
 
-/// Loads the driver's library, so that cudarc finds it.
-///
-/// # Errors
-/// One line that says why there is none.
+/// Loads the driver's library, so that cudarc finds it. Fails with one line that says why there is none.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(crate) fn driver() -> Result<(), String> {
     if cfg!(target_os = "macos") {
@@ -85,10 +82,8 @@ pub(super) fn driver_version() -> i32 {
 }
 
 /// Loads a cuBLAS that a driver for CUDA `driver_version` (13000 for 13.0) can run, so that cudarc finds it. This takes
-/// a large part of a second, so callers call it at the first product, not when a device is opened.
-///
-/// # Errors
-/// One line that says why there is none and what to install.
+/// a large part of a second, so callers call it at the first product, not when a device is opened. Fails with one line
+/// that says why there is none and what to install.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(crate) fn cublas(driver_version: i32) -> Result<PathBuf, String> {
     load_cublas(driver_version / 1000)
@@ -130,18 +125,12 @@ pub(super) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
 mod emulated {
     use super::*;
 
-    /// Makes and loads the emulator's libraries, so that cudarc finds them.
-    ///
-    /// # Errors
-    /// The reason why they cannot be made.
+    /// Makes and loads the emulator's libraries, so that cudarc finds them. Fails with the reason why they cannot be made.
     pub(crate) fn driver() -> Result<(), String> {
         cuda_emulator::load().map(|_| ())
     }
 
-    /// Returns the path of the emulator's cuBLAS.
-    ///
-    /// # Errors
-    /// The reason why it cannot be made.
+    /// Returns the path of the emulator's cuBLAS. Fails with the reason why it cannot be made.
     pub(crate) fn cublas(_: i32) -> Result<PathBuf, String> {
         cuda_emulator::load().map(|libraries| libraries.cublas.clone())
     }
@@ -167,10 +156,7 @@ pub(super) fn real_nvrtc_candidates(major: i32) -> Vec<Candidate> {
 }
 
 /// Loads the builtins library of an NVRTC of this version, which cannot compile without it: from the folder of NVRTC,
-/// or by name alone. NVRTC 13.0 and newer finds the builtins only if they are loaded already.
-///
-/// # Errors
-/// The loader's reason.
+/// or by name alone. NVRTC 13.0 and newer finds the builtins only if they are loaded already. Fails with the loader's reason.
 pub(super) fn load_builtins(nvrtc: &Path, (major, minor): (i32, i32)) -> Result<(), String> {
     // The emulator's NVRTC has no builtins.
     if !NVRTC.iter().any(|&(_, name)| nvrtc.ends_with(name)) {
@@ -187,10 +173,7 @@ pub(super) fn load_builtins(nvrtc: &Path, (major, minor): (i32, i32)) -> Result<
         .map_err(|why| format!("{} lacks a part of it: {why}", nvrtc.display()))
 }
 
-/// Loads a library and never unloads it.
-///
-/// # Errors
-/// The loader's reason.
+/// Loads a library and never unloads it. Fails with the loader's reason.
 pub(super) fn load(path: &Path) -> Result<&'static Library, String> {
     // SAFETY: by their names these are NVIDIA's libraries, whose initialisers have no requirements.
     let library = unsafe { Library::new(path) }.map_err(|error| {

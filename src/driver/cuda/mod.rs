@@ -59,10 +59,8 @@ pub(crate) struct CudaDriver {
 }
 
 impl CudaDriver {
-    /// Takes over an application's slice as memory.
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`] if the slice belongs to another context; [`Error::Argument`] if it is not aligned to 16 bytes.
+    /// Takes over an application's slice as memory. Fails with [`Error::WrongDevice`] if the slice belongs to another
+    /// context; [`Error::Argument`] if it is not aligned to 16 bytes.
     pub(crate) fn lend<T: Element>(&self, op: &'static str, slice: CudaSlice<T>) -> Result<CudaMemory> {
         self.gpu.enter()?;
         if slice.context().cu_ctx() != self.gpu.context().cu_ctx() {

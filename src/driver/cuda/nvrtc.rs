@@ -137,10 +137,8 @@ impl Drop for Guard<'_> {
 }
 
 impl Nvrtc {
-    /// Loads an NVRTC by a path, or by a name for the system's loader; `include` is an additional folder of headers.
-    ///
-    /// # Errors
-    /// The loader's reason, the function that the library lacks, or the reason why its builtins cannot be loaded.
+    /// Loads an NVRTC by a path, or by a name for the system's loader; `include` is an additional folder of headers. Fails with the
+    /// loader's reason, the function that the library lacks, or the reason why its builtins cannot be loaded.
     pub(crate) fn open(path: &Path, include: Option<&Path>) -> Result<Self, String> {
         let functions = Functions::load(libraries::load(path)?)?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
@@ -162,10 +160,7 @@ impl Nvrtc {
     /// Returns the NVRTC for a driver of CUDA `driver_version` (13000 for 13.0). The first call chooses and loads it.
     ///
     /// Its major version is at most the driver's. Its minor version may be newer than the driver's: a driver runs cubins of any minor version of its
-    /// major version, and [`arch`](Self::arch) does not ask for PTX from a newer compiler.
-    ///
-    /// # Errors
-    /// A line that says what to install.
+    /// major version, and [`arch`](Self::arch) does not ask for PTX from a newer compiler. Fails with a line that says what to install.
     pub(crate) fn best(driver_version: i32) -> Result<&'static Self, String> {
         static BEST: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
         let best = BEST.get_or_init(|| {
@@ -203,9 +198,7 @@ impl Nvrtc {
     }
 
     /// Compiles a program for `arch`: to a cubin for `sm_80`, to PTX for `compute_80`. `name` appears in messages.
-    ///
-    /// # Errors
-    /// The compiler's log.
+    /// Fails with the compiler's log.
     pub(crate) fn compile(
         &self,
         name: &str,

@@ -42,10 +42,8 @@ impl Cache {
 }
 
 /// Returns the whole WGSL program of a kernel: its file with the spec's values in place of the defaults, its parameters and codes, and the functions
-/// of [`COMMON`] that it uses. In WGSL the order of declarations is free, so the additions follow the file and its line numbers stay.
-///
-/// # Errors
-/// [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
+/// of [`COMMON`] that it uses. In WGSL the order of declarations is free, so the additions follow the file and its line numbers stay. Fails
+/// with [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
 pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>, backend: wgpu::Backend) -> Result<String> {
     let specialized = specialize(kernel.wgsl, spec, "const NAME: u32 = ", "u;");
     let specialized =

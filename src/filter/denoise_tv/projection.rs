@@ -140,10 +140,8 @@ pub(super) struct Projection<'a, R: Real> {
 }
 
 impl<'a, R: Real> Projection<'a, R> {
-    /// Makes space to denoise the images of a frame one at a time; images have `axes` axes. `core` is the part whose energy is measured.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] if the fields do not fit a binding; [`Error::OutOfMemory`].
+    /// Makes space to denoise the images of a frame one at a time; images have `axes` axes. `core` is the part whose
+    /// energy is measured. Fails with [`Error::Limit`] if the fields do not fit a binding; [`Error::OutOfMemory`].
     pub(super) fn new(
         f: &'a Tensor<R>,
         (frame, axes): (Frame, usize),
@@ -338,8 +336,7 @@ impl<'a, R: Real> Projection<'a, R> {
     }
 }
 
-/// # Errors
-/// [`Error::Cancelled`], and any error of the device.
+/// Fails with [`Error::Cancelled`], and any error of the device.
 fn launch(device: &Device, result: bool, groups: u64, params: &Params, args: [Arg<'_>; 4]) -> Result<()> {
     device.check()?;
     let grid = Grid::linear(groups, device.limits().groups_per_axis, groups * u64::from(WG) * WORK)?;
