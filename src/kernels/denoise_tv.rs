@@ -2,7 +2,6 @@
 
 use std::ops::{Add, Div, Mul, Range, Sub};
 
-use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{WG, cpu::simd::wide};
@@ -218,7 +217,7 @@ impl<R: Number> Image<'_, R> {
                 energies: energies.next().unwrap_or_default(),
             })
             .collect();
-        tasks.into_par_iter().for_each(wide);
+        tasks.into_par_iter().for_each(|task| wide!(task.run()));
     }
 }
 
@@ -264,11 +263,9 @@ struct Task<'a, R> {
     energies: &'a mut [R],
 }
 
-impl<R: Number> NullaryFnOnce for Task<'_, R> {
-    type Output = ();
-
+impl<R: Number> Task<'_, R> {
     #[inline(always)]
-    fn call(mut self) {
+    fn run(mut self) {
         let (image, p) = (self.image, self.image.params);
         let (nx, ny) = (image.nx(), p.ny as usize);
         let (factor, tau) =
