@@ -262,22 +262,18 @@ impl DeviceOptions {
             let why = || Error::argument(op, argument, format_args!("{text}; it is 1 to {MAX_THREADS}"));
             options.threads = Some(threads.ok_or_else(why)?);
         }
-        if self.binding.is_some_and(|bytes| bytes < 16 << 10) {
-            return Err(Error::argument(op, "binding", "below 16 KiB, less than any device has"));
+        let (groups, fill) = (self.groups_per_axis.map(u64::from), self.fill.map(u64::from));
+        let least = [
+            ("binding", self.binding, 16 << 10, "below 16 KiB, less than any device has"),
+            ("groups_per_axis", groups, 16, "below 16, less than any device has"),
+            ("step", self.step, 1, "0; a launch touches at least one byte"),
+            ("work", self.work, 1, "0; a launch has at least one term"),
+            ("fill", fill, 1, "0; a launch has at least one workgroup"),
+        ];
+        match least.into_iter().find(|&(_, value, least, _)| value.is_some_and(|value| value < least)) {
+            Some((name, _, _, why)) => Err(Error::argument(op, name, why)),
+            None => Ok(options),
         }
-        if self.groups_per_axis.is_some_and(|groups| groups < 16) {
-            return Err(Error::argument(op, "groups_per_axis", "below 16, less than any device has"));
-        }
-        if self.step == Some(0) {
-            return Err(Error::argument(op, "step", "0; a launch touches at least one byte"));
-        }
-        if self.work == Some(0) {
-            return Err(Error::argument(op, "work", "0; a launch has at least one term"));
-        }
-        if self.fill == Some(0) {
-            return Err(Error::argument(op, "fill", "0; a launch has at least one workgroup"));
-        }
-        Ok(options)
     }
 
     /// Returns the granted limits, lowered or changed by the options.

@@ -307,19 +307,19 @@ impl<T: Element> Tensor<T> {
 
     /// Returns a view of the whole tensor for calls on another handle of its device, such as that of a member of a group.
     pub(crate) fn seen_from(&self, device: &Device) -> TensorView<'_, T> {
-        TensorView::new(Self { device: device.clone(), ..self.view().part })
-    }
-
-    /// Returns a view of the whole tensor.
-    pub(crate) fn view(&self) -> TensorView<'_, T> {
         TensorView::new(Self {
-            device: self.device.clone(),
+            device: device.clone(),
             buffer: Arc::clone(&self.buffer),
             offset: self.offset,
             guard: self.guard,
             shape: self.shape.clone(),
             element: PhantomData,
         })
+    }
+
+    /// Returns a view of the whole tensor.
+    pub(crate) fn view(&self) -> TensorView<'_, T> {
+        self.seen_from(&self.device)
     }
 
     /// Returns the tensor's device. To launch a kernel that writes the tensor, use [`Kernel::launch`](crate::kernel::Kernel::launch), which

@@ -2,7 +2,10 @@
 //! ([`Cancel::asking`]).
 
 use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -15,6 +18,11 @@ use crate::{Cancel, Error, Result};
 const LONG: usize = 256;
 /// The time between two checks.
 pub(crate) const BETWEEN: Duration = Duration::from_millis(20);
+
+/// Locks a mutex, also if a thread panicked while it held the lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Runs a decomposition of n rows, which cannot be stopped. If a long one is cancelled, the call returns and the thread finishes by itself.
 /// Fails with [`Error::Cancelled`]; [`Error::Driver`] if the system cannot start a thread; what `work` returns.
@@ -126,7 +134,7 @@ mod tests {
         let pool = device.pool().unwrap();
         let (asked, is_asked) = mpsc::channel();
         let cancel = Cancel::asking(move || thread::current().id() == caller && asked.send(()).is_ok());
-        let is_asked = std::sync::Mutex::new(is_asked);
+        let is_asked = Mutex::new(is_asked);
         let found = install(pool, Some(&cancel), || {
             is_asked.lock().unwrap().recv().unwrap();
             // A thread of the pool must not wait for itself.

@@ -13,7 +13,8 @@ use std::{
 use super::{Inner, listed};
 use crate::{
     Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Error, Needs, Progress, Result, Run, Status,
-    timeline::MEMBER, waiting::BETWEEN,
+    timeline::MEMBER,
+    waiting::{BETWEEN, lock},
 };
 
 /// The end of a member's work, or its panic.
@@ -161,7 +162,7 @@ impl Device {
         let results: Vec<Mutex<Option<T>>> = self.members().iter().map(|_| Mutex::new(None)).collect();
         self.run_members(run, total, &|i, member, run| {
             let result = work(i, member, run)?;
-            *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *lock(&results[i]) = Some(result);
             Ok(())
         })?;
         let result = |result: Mutex<Option<T>>| result.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -106,13 +106,10 @@ pub fn gaussian_laplace<T: Element, U: Element>(
 /// Modes, and calls without filtered axes, are handled as in [`gaussian_laplace`]. Axes that are not named are not filtered, as scipy
 /// documents it; scipy 1.17 smooths along them, too.
 ///
-/// # Shapes
-/// See [`gaussian`](super::gaussian()).
-///
-/// # Errors
+/// # Shapes, cost
 /// See [`gaussian_laplace`].
 ///
-/// # Cost
+/// # Errors
 /// See [`gaussian_laplace`].
 pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
     x: &Tensor<T>,

@@ -1,14 +1,14 @@
 //! Total variation denoising: steps of Chambolle's projection, and their result.
 
-use std::ops::{Add, Div, Mul, Range, Sub};
+use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::{WG, cpu::simd::wide};
-use crate::{
-    Real,
-    kernel::{CpuLaunch, Kernel, kernel, params},
+use super::{
+    WG,
+    cpu::{simd::wide, vectors::SimdFloat},
 };
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
 params! {
     /// Parameters of the kernel.
@@ -71,32 +71,11 @@ pub(crate) fn groups(nx: u64, origin: u64) -> u64 {
     origin.div_ceil(WG.into()) + (nx - origin).div_ceil(WG.into())
 }
 
-/// A type of numbers.
-trait Number:
-    Real + Default + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
-{
-    fn root(self) -> Self;
-}
-
-impl Number for f32 {
-    #[inline(always)]
-    fn root(self) -> Self {
-        self.sqrt()
-    }
-}
-
-impl Number for f64 {
-    #[inline(always)]
-    fn root(self) -> Self {
-        self.sqrt()
-    }
-}
-
 fn denoise_tv(launch: CpuLaunch<'_>) {
     if launch.constant("WIDE") != 0 { denoise_in::<f64>(launch) } else { denoise_in::<f32>(launch) }
 }
 
-fn denoise_in<R: Number>(launch: CpuLaunch<'_>) {
+fn denoise_in<R: SimdFloat>(launch: CpuLaunch<'_>) {
     let (params, is_result) = (launch.params::<Params>(), launch.constant("RESULT") != 0);
     let [f, p, q, energies] = launch.args();
     let image = Image::<R> { f: &f.read::<R>()[params.f0 as usize..], p: p.read(), params };
@@ -120,7 +99,7 @@ struct Line<R> {
 /// The minimum number of elements of a task.
 const TASK: usize = 1 << 14;
 
-impl<R: Number> Image<'_, R> {
+impl<R: SimdFloat> Image<'_, R> {
     fn nx(&self) -> usize {
         self.params.nx as usize
     }
@@ -244,7 +223,7 @@ fn divided<R>(
 
 /// Adds to each element of `d` the field's element in `before`, or 0 without one, less the field's element in `at`.
 #[inline(always)]
-fn add_differences<R: Number>(d: &mut [R], before: Option<&[R]>, at: &[R]) {
+fn add_differences<R: SimdFloat>(d: &mut [R], before: Option<&[R]>, at: &[R]) {
     match before {
         Some(before) => {
             d.iter_mut().zip(before.iter().zip(at)).for_each(|(d, (&before, &at))| *d = *d + (before - at));
@@ -263,7 +242,7 @@ struct Task<'a, R> {
     energies: &'a mut [R],
 }
 
-impl<R: Number> Task<'_, R> {
+impl<R: SimdFloat> Task<'_, R> {
     #[inline(always)]
     fn run(mut self) {
         let (image, p) = (self.image, self.image.params);
@@ -291,7 +270,7 @@ impl<R: Number> Task<'_, R> {
             }
             let gradients = gx.iter().zip(&gy).zip(&gz);
             lengths.iter_mut().zip(gradients).for_each(|(length, ((&x, &y), &z))| {
-                *length = (x * x + y * y + z * z).root();
+                *length = (x * x + y * y + z * z).sqrt();
             });
             for (axis, (q, g)) in self.q.iter_mut().zip([&gx, &gy, &gz]).enumerate() {
                 let old = image.field(axis, row).iter().zip(g).zip(&lengths);
@@ -315,7 +294,7 @@ impl<R: Number> Task<'_, R> {
 
 /// Computes the differences from a row, `line`, to the next elements `f` with divergences `d`.
 #[inline(always)]
-fn differences<R: Number>(g: &mut [R], (f, d): (&[R], &[R]), factor: R, line: &Line<R>) {
+fn differences<R: SimdFloat>(g: &mut [R], (f, d): (&[R], &[R]), factor: R, line: &Line<R>) {
     let next = f.iter().zip(d);
     let here = line.f.iter().zip(&line.d);
     g.iter_mut().zip(next.zip(here)).for_each(|(g, ((&next_f, &next_d), (&f, &d)))| {
@@ -328,7 +307,7 @@ const LANES: usize = 16;
 
 /// Computes the sums of energies over the groups of a row, which are counted from the column `origin`.
 #[inline(always)]
-fn energies<R: Number>(d: &[R], lengths: &[R], origin: usize, out: &mut [R]) {
+fn energies<R: SimdFloat>(d: &[R], lengths: &[R], origin: usize, out: &mut [R]) {
     let wg = WG as usize;
     // The number of elements that the first group lacks.
     let before = origin.next_multiple_of(wg) - origin;

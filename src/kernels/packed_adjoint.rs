@@ -6,7 +6,7 @@
 mod counted;
 mod gaps;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use rayon::prelude::*;
@@ -22,6 +22,7 @@ use super::{
 use crate::{
     Cancel,
     kernel::{CpuLaunch, Kernel, kernel, params},
+    waiting::lock,
 };
 
 params! {
@@ -370,7 +371,7 @@ impl<W: Pod> LimbTile<'_, W> {
 /// Adds (entries, padded columns) totals, times the power of two, to the sums, for as many entries as `out` has.
 #[inline(always)]
 fn merge(totals: &[i64], p: &Operands<'_>, out: &Mutex<&mut [u32]>) {
-    let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut out = lock(out);
     let rows = out.chunks_exact_mut(2 * p.cols).zip(totals.chunks_exact(padded(p.cols)));
     for (out, totals) in rows {
         for (out, &added) in out.as_chunks_mut::<2>().0.iter_mut().zip(totals) {

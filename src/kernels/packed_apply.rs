@@ -144,12 +144,8 @@ impl Work for Apply<'_> {
         let block = |block: usize| {
             let first = block * BLOCK;
             let rows = BLOCK.min(product.table.len() - first);
-            (!Cancel::is_set(product.cancel)).then_some(RowBlock::<D, NARROW, WIDE> {
-                dot,
-                product,
-                first,
-                rows,
-            })
+            let block = RowBlock::<D, NARROW, WIDE> { dot, product, first, rows };
+            (!Cancel::is_set(product.cancel)).then_some(block)
         };
         match self.out {
             Out::Values(out) => out.par_chunks_mut(BLOCK * product.cols).enumerate().for_each(|(i, out)| {

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::Pending, timeline::Stage,
+    waiting::lock,
 };
 
 /// The number of bytes of a panel that a thread copies at a time.
@@ -87,15 +88,14 @@ impl HostPanels {
     /// Calls `f` with the rows in order, at most `step` rows at a time, each time on the device. Fails with
     /// [`Error::Argument`] if the last panel is still being downloaded; any error of the device or of `f`.
     pub(crate) fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
-        if self.coming.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if lock(&self.coming).is_some() {
             let why = "`complete` was not called after the last panel";
             return Err(Error::argument("PackedMatrix::each", "self", why));
         }
         let len = |panel: &HostPanel| 4 * panel.words * self.step.min(panel.rows.end - panel.rows.start);
         let longest = self.panels.iter().map(len).max().unwrap_or(0);
-        let lock = || self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // The lock is not held, since `f` may call this function again.
-        let mut slots = std::mem::take(&mut *lock());
+        let mut slots = std::mem::take(&mut *lock(&self.slots));
         while slots.len() < 2 {
             slots.push(device.driver().staging(longest)?);
         }
@@ -120,7 +120,7 @@ impl HostPanels {
                 f(&Panel { rows, entries, missing: *missing })?;
             }
         }
-        *lock() = slots;
+        *lock(&self.slots) = slots;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     ffi::{CString, c_void},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use cudarc::driver::{CudaContext, result, sys};
@@ -14,6 +14,7 @@ use crate::{
     Error, Result,
     kernel::{Grid, KernelDef, Key, Spec},
     timeline::Asked,
+    waiting::lock,
 };
 
 /// A kernel loaded for one spec.
@@ -47,7 +48,7 @@ impl Function {
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
             .map_err(|error| refused("does not load the code", error))?;
         let mut loaded =
-            Self { context: gpu.context().clone(), module, function: std::ptr::null_mut(), threads };
+            Self { context: gpu.context.clone(), module, function: std::ptr::null_mut(), threads };
         let name = CString::new(kernel.name).expect("names of kernels should hold no zero");
         // SAFETY: the module is loaded.
         loaded.function = unsafe { result::module::get_function(module, name) }
@@ -90,19 +91,18 @@ impl Modules {
     /// Returns the function of a kernel and a spec. If two threads request the same new function, both load it.
     fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Function>> {
         let key = kernel.key(spec);
-        let lock = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = lock().get(&key) {
+        if let Some(function) = lock(&self.loaded).get(&key) {
             return Ok(function.clone());
         }
         let image = self.images.image(kernel, spec)?;
         let function = Arc::new(Function::load(gpu, kernel, spec, image)?);
-        Ok(lock().entry(key).or_insert(function).clone())
+        Ok(lock(&self.loaded).entry(key).or_insert(function).clone())
     }
 
     /// Returns the name and the constants of each loaded function.
     #[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
     pub(super) fn loaded(&self) -> std::collections::BTreeSet<String> {
-        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = lock(&self.loaded);
         let values = |key: &Key| key.spec.iter().map(|&(_, value)| value).collect::<Vec<_>>();
         loaded.keys().map(|key| format!("{} {:?}", key.name, values(key))).collect()
     }
@@ -146,7 +146,7 @@ impl Modules {
                 (x, y, z),
                 (function.threads, 1, 1),
                 0,
-                gpu.compute().cu_stream(),
+                gpu.compute.cu_stream(),
                 &mut arguments,
             )
         };

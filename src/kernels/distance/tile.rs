@@ -97,10 +97,10 @@ impl<R: Real> WithSimd for CommonTile<'_, R> {
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         let Self { x, y, term } = self;
         match term {
-            Common::Product => add(simd, x, y, |sum, x, y| R::mul_add(simd, x, y, sum)),
+            Common::Product => add(simd, x, y, |sum, x, y| R::mul_add_vectors(simd, x, y, sum)),
             Common::Square => add(simd, x, y, |sum, x, y| {
                 let part = R::sub_vectors(simd, x, y);
-                R::mul_add(simd, part, part, sum)
+                R::mul_add_vectors(simd, part, part, sum)
             }),
             Common::Absolute => add(simd, x, y, |sum, x, y| {
                 R::add_vectors(simd, sum, R::abs_vector(simd, R::sub_vectors(simd, x, y)))

@@ -12,9 +12,7 @@ use crate::{
 };
 
 /// A type in which sums are computed: f32 or f64.
-pub(crate) trait Real: Element + Default + SimdFloat {
-    /// Returns the number of this type that is nearest to `value`.
-    fn nearest(value: f64) -> Self;
+pub(crate) trait Real: SimdFloat {
     /// Returns true for a value that is infinite, or so large that sums may be infinite.
     fn may_overflow(self) -> bool;
     /// Returns true if any value is infinite, or so large that sums may be infinite.
@@ -146,10 +144,6 @@ floats! {
 macro_rules! real {
     ($real:ident, $vector:ident, $large:expr, $load:expr, $mul_add:expr) => {
         impl Real for $real {
-            fn nearest(value: f64) -> Self {
-                <Self as Cell<f64>>::rounded(value)
-            }
-
             #[inline(always)]
             fn may_overflow(self) -> bool {
                 self.abs() >= Self::from(SAFE)
