@@ -18,11 +18,7 @@ pub enum Backend {
 
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-            Self::Wgpu => "wgpu",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -46,14 +42,7 @@ pub enum DeviceKind {
 
 impl fmt::Display for DeviceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Discrete => "discrete",
-            Self::Integrated => "integrated",
-            Self::Virtual => "virtual",
-            Self::Software => "software",
-            Self::Cpu => "cpu",
-            Self::Other => "other",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 

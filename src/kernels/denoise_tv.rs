@@ -139,9 +139,9 @@ impl<R: SimdFloat> Image<'_, R> {
             add_differences(&mut line.d, (y > 0).then(|| self.field(1, row - 1)), self.field(1, row));
         }
         let x = self.field(0, row);
-        line.d[0] = line.d[0] + (R::default() - x[0]);
+        line.d[0] += R::default() - x[0];
         for ((d, &x), &before) in line.d[1..].iter_mut().zip(&x[1..]).zip(x) {
-            *d = *d + (before - x);
+            *d += before - x;
         }
     }
 
@@ -226,9 +226,9 @@ fn divided<R>(
 fn add_differences<R: SimdFloat>(d: &mut [R], before: Option<&[R]>, at: &[R]) {
     match before {
         Some(before) => {
-            d.iter_mut().zip(before.iter().zip(at)).for_each(|(d, (&before, &at))| *d = *d + (before - at));
+            d.iter_mut().zip(before.iter().zip(at)).for_each(|(d, (&before, &at))| *d += before - at);
         }
-        None => d.iter_mut().zip(at).for_each(|(d, &at)| *d = *d + (R::default() - at)),
+        None => d.iter_mut().zip(at).for_each(|(d, &at)| *d += R::default() - at),
     }
 }
 
@@ -318,11 +318,11 @@ fn energies<R: SimdFloat>(d: &[R], lengths: &[R], origin: usize, out: &mut [R]) 
         let (lengths, lengths_rest) = lengths[columns].as_chunks::<LANES>();
         for (d, lengths) in d.iter().zip(lengths) {
             for lane in 0..LANES {
-                sums[lane] = sums[lane] + (d[lane] * d[lane] + lengths[lane]);
+                sums[lane] += d[lane] * d[lane] + lengths[lane];
             }
         }
         for (sum, (&d, &length)) in sums.iter_mut().zip(d_rest.iter().zip(lengths_rest)) {
-            *sum = *sum + (d * d + length);
+            *sum += d * d + length;
         }
         *out = sums.into_iter().fold(R::default(), |total, sum| total + sum);
     }

@@ -108,18 +108,14 @@ fn packed_adjoint(launch: CpuLaunch<'_>) {
     let (rows, words, cols, row_limbs) =
         (p.rows as usize, p.words as usize, p.columns as usize, p.row_limbs as usize);
     let width = if missing { 2 * row_limbs } else { row_limbs };
-    let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
-    let weights = &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * width];
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.entries as usize * cols * 2];
-    let word0 = p.word0 as usize;
-    let word1 = word0 + p.word_count as usize;
     let product = Operands {
-        packed,
+        packed: &packed.read::<u32>()[p.packed0 as usize..][..rows * words],
         rows,
         words,
-        word0,
-        word1,
-        weights,
+        word0: p.word0 as usize,
+        word1: (p.word0 + p.word_count) as usize,
+        weights: &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * width],
         width,
         row_limbs,
         cols,

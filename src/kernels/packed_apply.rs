@@ -271,7 +271,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WID
                     *part = &packed[row as usize * p.words + word..][..count];
                 }
                 for (quads, part) in quads.iter_mut().zip(parts) {
-                    quads.decode(part);
+                    quads.decode::<false>(part);
                 }
                 self.add(&quads, count, xs, &mut sums.codes[place.clone()]);
                 if p.missing {
@@ -282,7 +282,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WID
                     }
                     if is_dense(holding, NARROW * count) {
                         for (quads, part) in quads.iter_mut().zip(parts) {
-                            quads.decode_gaps(part);
+                            quads.decode::<true>(part);
                         }
                         self.add(&quads, count, xs, sums);
                     } else if holding > 0 {

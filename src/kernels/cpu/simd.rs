@@ -1,7 +1,8 @@
 //! Loops that are compiled for the processor on which they run.
 
-/// Evaluates an expression with the widest vectors of this processor, or with those of a given [`Dot`](super::dot::Dot): a plain x86-64 build
-/// uses only SSE2. Only code that is inlined into the expression benefits, so it calls functions with `#[inline(always)]`.
+/// Evaluates an expression with the widest vectors of this processor, or with those of a given [`Dot`](super::dot::Dot): a
+/// plain x86-64 build uses only SSE2. Only code that is inlined benefits, so the expression calls functions with
+/// `#[inline(always)]`.
 macro_rules! wide {
     ($value:expr) => {
         pulp::Arch::new().dispatch(

@@ -19,8 +19,9 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
         };
     }
     let power = R::power(p);
-    if !masked && let Some(term) = Common::from_term(Term::from_code(p.term)) {
-        return Arch::new().dispatch(CommonTile { x, y, term });
+    let common = CommonTile { x, y, term: Term::from_code(p.term) };
+    if !masked && let Some(sums) = Arch::new().dispatch(common) {
+        return sums;
     }
     by_term! {
         Product => |x, y| x * y;
@@ -62,53 +63,35 @@ fn term_tile<R: Real, const MASKED: bool>(
     sums
 }
 
-/// Terms of one or two instructions. The compiler unrolls their plain loops and then does not vectorise them, which is 10 times slower.
-#[derive(Clone, Copy)]
-enum Common {
-    Product,
-    Square,
-    Absolute,
-    Sum,
-}
-
-impl Common {
-    const fn from_term(term: Term) -> Option<Self> {
-        Some(match term {
-            Term::Product => Self::Product,
-            Term::Square => Self::Square,
-            Term::Absolute => Self::Absolute,
-            Term::Sum => Self::Sum,
-            _ => return None,
-        })
-    }
-}
-
-/// A tile of a [`Common`] term, if no element is missing.
+/// A tile of a term of one or two instructions, if no element is missing. The compiler unrolls the plain loops of such
+/// terms and then does not vectorise them, which is 10 times slower.
 struct CommonTile<'a, R> {
     x: &'a [[R; ROWS]],
     y: &'a [[R; COLS]],
-    term: Common,
+    term: Term,
 }
 
 impl<R: Real> WithSimd for CommonTile<'_, R> {
-    type Output = [[R; COLS]; ROWS];
+    /// The sums; `None` for other terms.
+    type Output = Option<[[R; COLS]; ROWS]>;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         let Self { x, y, term } = self;
-        match term {
-            Common::Product => add(simd, x, y, |sum, x, y| R::mul_add_vectors(simd, x, y, sum)),
-            Common::Square => add(simd, x, y, |sum, x, y| {
+        Some(match term {
+            Term::Product => add(simd, x, y, |sum, x, y| R::mul_add_vectors(simd, x, y, sum)),
+            Term::Square => add(simd, x, y, |sum, x, y| {
                 let part = R::sub_vectors(simd, x, y);
                 R::mul_add_vectors(simd, part, part, sum)
             }),
-            Common::Absolute => add(simd, x, y, |sum, x, y| {
+            Term::Absolute => add(simd, x, y, |sum, x, y| {
                 R::add_vectors(simd, sum, R::abs_vector(simd, R::sub_vectors(simd, x, y)))
             }),
-            Common::Sum => add(simd, x, y, |sum, x, y| {
+            Term::Sum => add(simd, x, y, |sum, x, y| {
                 R::add_vectors(simd, sum, R::abs_vector(simd, R::add_vectors(simd, x, y)))
             }),
-        }
+            _ => return None,
+        })
     }
 }
 

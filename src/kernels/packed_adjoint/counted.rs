@@ -126,8 +126,8 @@ fn least(bytes: &[u8]) -> (i16, bool) {
     (i16::from(least) + 1, any >= 128)
 }
 
-/// Makes the bits of a block of rows, from bytes that are 0 or one of two codes. Returns `None` if there is any other byte; otherwise true if
-/// no byte is the second code.
+/// Makes the bits of a block of rows, from bytes that are 0 or one of two codes. Returns `None` if there is any other byte;
+/// otherwise true if no byte is the second code.
 #[inline(always)]
 fn fill_planes(weights: &[u32], width: usize, [one, two]: [u8; 2], planes: &mut [[u64; 2]]) -> Option<bool> {
     let (mut other, mut doubles) = ([0; 64], [0; 64]);
