@@ -94,7 +94,8 @@ pub(crate) fn cublas(driver_version: i32) -> Result<PathBuf, String> {
 fn load_cublas(major: i32) -> Result<PathBuf, String> {
     let mut failed = None;
     for Candidate { path, .. } in candidates(CUBLAS, &explicit_folders(), &folders(), major) {
-        if let Some((folder, name)) = folder_and_name(&path) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let (Some(folder), Some(name)) = (folder, path.file_name().and_then(std::ffi::OsStr::to_str)) {
             // cuBLAS needs cuBLASLt. Outside of the system's folders, it finds cuBLASLt only if that is loaded already.
             let lt = folder.join(name.replace("cublas", "cublasLt"));
             if let Err(why) = if lt.is_file() { load(&lt).map(|_| ()) } else { Ok(()) } {
@@ -261,13 +262,6 @@ fn wheel_folders(prefix: &Path) -> Vec<PathBuf> {
     };
     let wheels = roots.iter().map(|root| root.join("nvidia")).filter(|folder| folder.is_dir());
     wheels.flat_map(|folder| libraries.iter().map(move |library| folder.join(library))).collect()
-}
-
-/// Returns the folder and the file name of a path, or `None` if the path has no folder.
-#[cfg(any(test, not(feature = "cuda-emulator")))]
-fn folder_and_name(path: &Path) -> Option<(PathBuf, &str)> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
-    Some((folder.into(), path.file_name().and_then(std::ffi::OsStr::to_str)?))
 }
 
 /// Returns the names in a folder in descending order, or nothing if the folder cannot be read.

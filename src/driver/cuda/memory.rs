@@ -154,11 +154,6 @@ impl CudaMemory {
     pub(super) fn belongs_to(&self, gpu: &Arc<Gpu>) -> bool {
         Arc::ptr_eq(&self.0.gpu, gpu)
     }
-
-    /// Returns true if the compute stream may have used the memory.
-    pub(super) fn is_used(&self) -> bool {
-        self.0.used.load(Ordering::Relaxed)
-    }
 }
 
 impl Allocation {
@@ -221,7 +216,7 @@ pub(super) fn pointer(slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
 /// Returns the address of a window that the copy stream is about to fill, after the compute stream's earlier uses.
 pub(super) fn upload_pointer(gpu: &Gpu, slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
     let memory = cuda(slice)?;
-    if memory.is_used() {
+    if memory.0.used.load(Ordering::Relaxed) {
         gpu.check(gpu.copy.wait(&gpu.event(&gpu.compute)?))?;
     }
     Ok(memory.0.pointer + slice.offset)

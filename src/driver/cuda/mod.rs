@@ -166,7 +166,7 @@ impl Driver for CudaDriver {
 
     fn prepare(&self, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<()> {
         self.gpu.enter()?;
-        self.modules.prepare(&self.gpu, kernel, spec)
+        self.modules.get(&self.gpu, kernel, spec).map(drop)
     }
 
     fn launch(

@@ -19,7 +19,7 @@ use crate::{
 
 /// A kernel loaded for one spec.
 #[derive(Debug)]
-struct Function {
+pub(super) struct Function {
     context: Arc<CudaContext>,
     module: sys::CUmodule,
     function: sys::CUfunction,
@@ -88,8 +88,9 @@ impl Modules {
         Self { images, loaded: Mutex::default() }
     }
 
-    /// Returns the function of a kernel and a spec. If two threads request the same new function, both load it.
-    fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Function>> {
+    /// Returns the function of a kernel and a spec, which is loaded, and compiled unless it is cached. If two threads request
+    /// the same new function, both load it.
+    pub(super) fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Function>> {
         let key = kernel.key(spec);
         if let Some(function) = lock(&self.loaded).get(&key) {
             return Ok(function.clone());
@@ -105,11 +106,6 @@ impl Modules {
         let loaded = lock(&self.loaded);
         let values = |key: &Key| key.spec.iter().map(|&(_, value)| value).collect::<Vec<_>>();
         loaded.keys().map(|key| format!("{} {:?}", key.name, values(key))).collect()
-    }
-
-    /// Loads a kernel for a spec, and compiles it first unless it is cached.
-    pub(super) fn prepare(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<()> {
-        self.get(gpu, kernel, spec).map(drop)
     }
 
     /// Enqueues a kernel on the compute stream; `pointers` are the kernel's arguments in order.
