@@ -102,10 +102,8 @@ fn choose(mut candidates: Vec<Candidate>, places: &mut [Candidate]) -> f64 {
 }
 
 /// Finds the `k` nearest of each observation from candidates, together with the other members of a group: by distance if `by_distance`, otherwise
-/// by the sums. Returns `None` if that does not pay, or if there is no memory for it. Waits.
-///
-/// # Errors
-/// As [`neighbors`](super::neighbors()).
+/// by the sums. Returns `None` if that does not pay, or if there is no memory for it. Waits. Errors: as
+/// [`neighbors`](super::neighbors()).
 pub(super) fn nearest<T: Element>(
     jobs: &Jobs<'_, '_, T>,
     k: u64,

@@ -66,10 +66,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// Creates the measure for elements of type `T`, before any observation is known.
-    ///
-    /// # Errors
-    /// [`Error::NoF64`].
+    /// Creates the measure for elements of type `T`, before any observation is known. Fails with [`Error::NoF64`].
     pub(super) fn new<T: Element>(
         device: &Device,
         metric: Metric,
@@ -93,10 +90,7 @@ impl Measure {
         })
     }
 
-    /// Checks and prepares observations, the first of which has the index `first`.
-    ///
-    /// # Errors
-    /// As [`PreparedObservations::new`].
+    /// Checks and prepares observations, the first of which has the index `first`. Fails as [`PreparedObservations::new`] does.
     pub(super) fn prepared<'a, T: Element>(
         &self,
         named: (&'static str, &'a Tensor<T>, u64),
@@ -140,17 +134,13 @@ impl Measure {
     }
 
     /// Returns the number of observations along each side of a block: a square of sums fits a binding, and two for each term fit the budgets.
-    ///
-    /// # Errors
-    /// [`Error::Limit`]; [`Error::Budget`].
+    /// Fails with [`Error::Limit`] or [`Error::Budget`].
     pub(super) fn side(&self, taken: Needs, memory: &Budget) -> Result<u64> {
         self.side_of(self.pair_needs(), taken, memory)
     }
 
-    /// Returns [`side`](Self::side) for blocks that need `pair` for each pair, with `taken` memory in use.
-    ///
-    /// # Errors
-    /// As [`side`](Self::side).
+    /// Returns [`side`](Self::side) for blocks that need `pair` for each pair, with `taken` memory in use. Errors: as
+    /// [`side`](Self::side).
     pub(super) fn side_of(&self, pair: Needs, taken: Needs, memory: &Budget) -> Result<u64> {
         let room = self.device.limits().room();
         // One launch may bind the sums of all terms.
@@ -173,10 +163,7 @@ impl Measure {
         Ok(if whole > 0 { whole } else { side })
     }
 
-    /// Checks that squared differences can be expanded, if they are to be.
-    ///
-    /// # Errors
-    /// [`Error::Argument`].
+    /// Checks that squared differences can be expanded, if they are to be. Fails with [`Error::Argument`].
     fn check_expanded(&self) -> Result<()> {
         let Self { options, terms, metric, wide, .. } = self;
         if !options.expanded {
@@ -398,19 +385,14 @@ impl<'a, T: Element> Job<'a, T> {
         Ok(Self { operands, measure, share: [0, 1], expanded: OnceLock::new() })
     }
 
-    /// Makes the operands of products that give squared differences.
-    ///
-    /// # Errors
-    /// The errors of the device.
+    /// Makes the operands of products that give squared differences. Fails with the errors of the device.
     pub(super) fn product_operands(&self) -> Result<Operands> {
         let is_self = self.measure.is_self;
         Operands::new(self.operands(), is_self, &self.measure.undefined[usize::from(!is_self)])
     }
 
-    /// Returns the operands of products, if there are pairs whose sums are expanded. Makes them the first time.
-    ///
-    /// # Errors
-    /// The errors of the device.
+    /// Returns the operands of products, if there are pairs whose sums are expanded. Makes them the first time. Fails with the errors of
+    /// the device.
     pub(super) fn expanded(&self) -> Result<Option<&Operands>> {
         let is_empty = self.measure.extents().contains(&0);
         if self.measure.options.expanded && !is_empty && self.expanded.get().is_none() {
@@ -448,18 +430,13 @@ impl<'a, T: Element> Job<'a, T> {
     }
 
     /// Passes each block of the result, or of the lower triangle, or of this job's share of them to `sink`. A block has at most `side` observations on
-    /// a side.
-    ///
-    /// # Errors
-    /// As [`Pipeline::add`].
+    /// a side. Fails as [`Pipeline::add`] does.
     pub(super) fn each_block(&self, side: u64, run: &Run, sink: &mut BlockSink<'_>) -> Result<()> {
         self.each_block_of(self.operands().map(PreparedObservations::range), side, run, sink)
     }
 
-    /// Passes each block of some observations of x with some of y to `sink`, as [`each_block`](Self::each_block) does.
-    ///
-    /// # Errors
-    /// As [`Pipeline::add`].
+    /// Passes each block of some observations of x with some of y to `sink`, as [`each_block`](Self::each_block) does. Fails as
+    /// [`Pipeline::add`] does.
     pub(super) fn each_block_of(
         &self,
         [rows, columns]: [Range<u64>; 2],

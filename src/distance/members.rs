@@ -39,10 +39,8 @@ impl<'j, 'a, T: Element> Jobs<'j, 'a, T> {
         self.jobs.len() as u64
     }
 
-    /// Returns the number of observations along each side of blocks that fit the memory of each member, of which `taken` is in use.
-    ///
-    /// # Errors
-    /// As [`Measure::side`](super::job::Measure::side).
+    /// Returns the number of observations along each side of blocks that fit the memory of each member, of which `taken` is in use. Fails
+    /// as [`Measure::side`](super::job::Measure::side) does.
     pub(super) fn side(&self, taken: Needs, run: &Run) -> Result<u64> {
         let sides = self.each(run, 0, |_, job, run| job.measure.side(taken, &run.memory))?;
         Ok(sides.into_iter().min().unwrap_or(1))
@@ -60,9 +58,7 @@ impl<'j, 'a, T: Element> Jobs<'j, 'a, T> {
 }
 
 /// Calls `work` with jobs that compute the pairs of x and y together: each member of the group of x has the pairs of some observations of x.
-///
-/// # Errors
-/// As [`with_copies`].
+/// Fails as [`with_copies`] does.
 pub(super) fn with_members<T: Element, R>(
     first: Job<'_, T>,
     operands: (&Tensor<T>, Option<&Tensor<T>>),
@@ -78,10 +74,7 @@ pub(super) fn with_members<T: Element, R>(
 }
 
 /// Calls `work` with the jobs of at most `most` members of the group of x, of which `first` is the first, and with the group of these. Each job
-/// has all pairs. Members whose memory is not the host's get copies of x and y.
-///
-/// # Errors
-/// As [`Job::new`].
+/// has all pairs. Members whose memory is not the host's get copies of x and y. Fails as [`Job::new`] does.
 pub(super) fn with_copies<T: Element, R>(
     first: Job<'_, T>,
     (x, y): (&Tensor<T>, Option<&Tensor<T>>),

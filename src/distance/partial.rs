@@ -373,8 +373,7 @@ impl Partial {
         side.frames.iter().filter(|_| each).map(Frame::plain).collect()
     }
 
-    /// # Errors
-    /// [`Error::Argument`] after an addition that ended midway.
+    /// Fails with [`Error::Argument`] after an addition that ended midway.
     fn check(&self) -> Result<()> {
         if self.is_whole {
             return Ok(());

@@ -81,10 +81,7 @@ impl Neighbors {
     }
 }
 
-/// Finds the nearest on the host, from blocks of sums.
-///
-/// # Errors
-/// As [`neighbors`](super::neighbors()).
+/// Finds the nearest on the host, from blocks of sums. Fails as [`neighbors`](super::neighbors()) does.
 pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Result<NearestSoFar> {
     let ([m, _], measure) = (job.extents(), &job.measure);
     let side = measure.side(NearestSoFar::needs(m as u64, k as u64), &run.memory)?;
@@ -227,10 +224,8 @@ impl NearestSoFar {
         Ok(())
     }
 
-    /// Returns the nearest of what members of a group found, each among other pairs of the same observations.
-    ///
-    /// # Errors
-    /// As [`finish`](Self::finish).
+    /// Returns the nearest of what members of a group found, each among other pairs of the same observations. Fails as
+    /// [`finish`](Self::finish) does.
     pub(super) fn finish_all(mut found: Vec<Self>) -> Result<Neighbors> {
         let mut nearest = found.swap_remove(0);
         for other in found {

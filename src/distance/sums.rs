@@ -361,10 +361,8 @@ pub(super) fn largest(sizes: &[f64]) -> f64 {
     sizes.iter().copied().fold(0.0, f64::max)
 }
 
-/// Returns the sum of each observation, NaN if one of its elements is NaN.
-///
-/// # Errors
-/// [`Error::NoF64`]; [`Error::Limit`] when one row does not fit a binding; what the device reports.
+/// Returns the sum of each observation, NaN if one of its elements is NaN. Fails with [`Error::NoF64`]; [`Error::Limit`] when one row
+/// does not fit a binding; with what the device reports.
 pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
     let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
     let wide = is_wide::<T>(x.device(), &[Term::X], Prepare::Nothing, options)?;

@@ -97,10 +97,8 @@ pub fn write_pairwise<T: Element, W: BoxWriter>(
     tiles.finish(x.device())
 }
 
-/// Checks the devices and the memory before any tile is read.
-///
-/// # Errors
-/// [`Error::Argument`] for devices of different kinds, [`Error::Budget`] if a tile does not fit.
+/// Checks the devices and the memory before any tile is read. Fails with [`Error::Argument`] for devices of different kinds,
+/// [`Error::Budget`] if a tile does not fit.
 fn check_members<T: Element>(
     job: &Job<'_, T>,
     writer: &impl BoxWriter,
@@ -134,8 +132,7 @@ fn on_members<T: Element, W: BoxWriter>(
     Ok(())
 }
 
-/// # Errors
-/// [`Error::Argument`] if nothing is counted, or if `shared` is not an array of u64 in the tiles of the distances.
+/// Fails with [`Error::Argument`] if nothing is counted, or if `shared` is not an array of u64 in the tiles of the distances.
 fn check_shared(shared: &impl BoxWriter, distances: &impl BoxWriter, options: &Options) -> Result<()> {
     let refuse = |name, why: &dyn std::fmt::Display| Err(Error::argument("write distances", name, why));
     if options.missing == Missing::Propagate {

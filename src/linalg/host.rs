@@ -20,10 +20,8 @@ pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     out
 }
 
-/// Returns the `count` largest eigenvalues of a symmetric matrix in descending order, and their vectors. Reads the lower triangle.
-///
-/// # Errors
-/// [`Error::Argument`] for NaN and infinity; the errors of [`apart`].
+/// Returns the `count` largest eigenvalues of a symmetric matrix in descending order, and their vectors. Reads the lower triangle. Fails
+/// with [`Error::Argument`] for NaN and infinity; the errors of [`apart`].
 pub(crate) fn eigen(
     op: &'static str,
     a: MatRef<'_, f64>,

@@ -112,8 +112,7 @@ impl SvdSteps {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Error::Argument`] after a product that ended the iteration.
+    /// Fails with [`Error::Argument`] after a product that ended the iteration.
     fn check(&self) -> Result<()> {
         if self.is_broken {
             let why = "a product could not be taken, which ended the iteration";

@@ -148,8 +148,7 @@ impl SvdPlan {
         Ok(Found { ritz, s, residuals, converged })
     }
 
-    /// # Errors
-    /// [`Error::Argument`] if any product is not finite: `bad` of `all` are not.
+    /// Fails with [`Error::Argument`] if any product is not finite: `bad` of `all` are not.
     pub(super) fn check(&self, [bad, products]: [usize; 2]) -> Result<()> {
         if bad == 0 {
             return Ok(());

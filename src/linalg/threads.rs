@@ -21,16 +21,12 @@ pub(crate) struct Threads<'a> {
 }
 
 impl<'a> Threads<'a> {
-    /// Takes the threads of a device.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) if the system provides no threads.
+    /// Takes the threads of a device. Fails with [`Error::Driver`](crate::Error::Driver) if the system provides no threads.
     pub(crate) fn new(device: &'a Device) -> Result<Self> {
         Ok(Self { pool: device.pool()?, cancel: device.cancel() })
     }
 
-    /// # Errors
-    /// [`Error::Cancelled`](crate::Error::Cancelled) if the work is to end.
+    /// Fails with [`Error::Cancelled`](crate::Error::Cancelled) if the work is to end.
     pub(crate) fn check(self) -> Result<()> {
         self.cancel.map_or(Ok(()), Cancel::check)
     }

@@ -16,10 +16,8 @@ pub(crate) fn rows_to_load(array: &dyn ChunkedArray, row_bytes: u64) -> u64 {
 }
 
 /// Reads a whole plan, in boxes of a multiple of 4 rows, into one tensor on the device, whose shape has the same number of rows. Holds
-/// the bytes of chunks that [`Blocks::new`] describes. Also returns a digest of all elements, which does not depend on the memory.
-///
-/// # Errors
-/// The errors of [`Blocks::next_block`], and those of the device.
+/// the bytes of chunks that [`Blocks::new`] describes. Also returns a digest of all elements, which does not depend on the memory. Fails
+/// with the errors of [`Blocks::next_block`], and those of the device.
 pub(crate) fn load<T: Element>(
     plan: &Plan,
     device: &Device,

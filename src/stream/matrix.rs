@@ -301,10 +301,8 @@ fn plan_of(
     plan.map(Plan::reading_in_place)
 }
 
-/// Returns the numbers of rows and columns of matrices that are concatenated along their rows.
-///
-/// # Errors
-/// [`Error::Argument`] without an array, and for 2^64 rows or more; [`Error::Shape`] for an array that is not a matrix.
+/// Returns the numbers of rows and columns of matrices that are concatenated along their rows. Fails with [`Error::Argument`] without an
+/// array, and for 2^64 rows or more; [`Error::Shape`] for an array that is not a matrix.
 pub(super) fn extents(arrays: &[Arc<dyn ChunkedArray>]) -> Result<[u64; 2]> {
     if let Some(array) = arrays.iter().find(|array| array.shape().len() != 2) {
         return Err(Error::shape(OP, "a matrix", format_args!("{:?} in {}", array.shape(), array.name())));

@@ -59,9 +59,7 @@ pub(super) type Parts = Vec<(u64, ChunkPart)>;
 
 impl Schedule {
     /// Schedules a pass in boxes of `rows` rows that holds at most `bytes` bytes of decoded chunks (or the bytes that one box needs, if
-    /// these are more), in strips for which the fewest chunks are read. Boxes marked in `left_out` are skipped.
-    ///
-    /// # Errors
+    /// these are more), in strips for which the fewest chunks are read. Boxes marked in `left_out` are skipped. Fails with
     /// [`Error::Cancelled`](crate::Error::Cancelled), because there may be millions of boxes and chunks.
     pub(super) fn new(
         plan: &Plan,

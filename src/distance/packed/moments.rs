@@ -29,10 +29,7 @@ impl ColumnMoments {
         matches!(metric, Metric::Cosine | Metric::Correlation)
     }
 
-    /// Creates empty sums for the `wanted` pairs.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// Creates empty sums for the `wanted` pairs. Fails with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub(super) fn new(device: &Device, columns: u64, wanted: PairSet) -> Result<Self> {
         Ok(Self { columns, wanted, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }

@@ -88,10 +88,8 @@ type Prepared<T> = Mutex<(BoxSearch, Boxes<T>, StreamStats)>;
 pub(super) type SearchNeeds = [Needs; 3];
 
 impl BoxSizes {
-    /// Returns the sizes of the largest boxes that fit memory together with the sums of pairs, on each of some members of a group.
-    ///
-    /// # Errors
-    /// [`Error::Budget`](crate::Error::Budget); [`Error::Limit`](crate::Error::Limit).
+    /// Returns the sizes of the largest boxes that fit memory together with the sums of pairs, on each of some members of a group. Fails
+    /// with [`Error::Budget`](crate::Error::Budget) or [`Error::Limit`](crate::Error::Limit).
     pub(super) fn within(
         reading: &StoredOperands,
         measure: &Measure,
@@ -141,8 +139,7 @@ impl BoxSizes {
 }
 
 impl BoxSearch {
-    /// # Errors
-    /// As [`Measure::new`].
+    /// Fails as [`Measure::new`] does.
     fn new<T: Element>(reading: StoredOperands, sizes: BoxSizes, share: [u64; 2], run: &Run) -> Result<Self> {
         let plans = reading.plans(Some(sizes.of_box), reading.features)?;
         let (measure, extents) = (reading.measure::<T>()?, reading.extents());
@@ -151,10 +148,8 @@ impl BoxSearch {
     }
 
     /// Prepares a search on each member of the group, which has the pairs of some observations of x, and passes it to `work`. Progress reports two
-    /// passes: the first reads and prepares all observations, the second computes distances.
-    ///
-    /// # Errors
-    /// As [`neighbors_stored`](super::neighbors_stored).
+    /// passes: the first reads and prepares all observations, the second computes distances. Fails as
+    /// [`neighbors_stored`](super::neighbors_stored) does.
     pub(super) fn on_members<T: Element, R: Send>(
         reading: &StoredOperands,
         sizes: BoxSizes,
@@ -214,10 +209,7 @@ impl BoxSearch {
         start..end
     }
 
-    /// Passes each block of distances to `sink`.
-    ///
-    /// # Errors
-    /// As [`neighbors_stored`](super::neighbors_stored).
+    /// Passes each block of distances to `sink`. Fails as [`neighbors_stored`](super::neighbors_stored) does.
     pub(super) fn each_block<T: Element>(
         &self,
         boxes: Boxes<T>,

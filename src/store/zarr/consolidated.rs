@@ -29,10 +29,8 @@ struct Documents {
     denies_absent: bool,
 }
 
-/// Returns the storage with its documents at hand, after reading the consolidated metadata at its root, if there are any.
-///
-/// # Errors
-/// The errors of [`read_json`].
+/// Returns the storage with its documents at hand, after reading the consolidated metadata at its root, if there are any. Fails with the
+/// errors of [`read_json`].
 pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
     let (is_all, denies_absent) = (false, false);
     let mut documents = Documents { storage, known: Mutex::default(), is_all, denies_absent };

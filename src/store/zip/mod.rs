@@ -105,10 +105,8 @@ impl ZipStorage {
     }
 
     /// Opens the archive that is the object of a storage's empty key, and in it the folder `path`. An empty `path` means the root of the
-    /// archive, or if that has no metadata the one folder in it that has. Other paths begin at either.
-    ///
-    /// # Errors
-    /// [`Error::Store`] for what is no archive, is damaged or has too many entries; [`Error::Io`] if it cannot be read.
+    /// archive, or if that has no metadata the one folder in it that has. Other paths begin at either. Fails with [`Error::Store`] for
+    /// what is no archive, is damaged or has too many entries; [`Error::Io`] if it cannot be read.
     #[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "only URLs are such archives"))]
     pub(super) fn within(storage: Arc<dyn Storage>, path: &str) -> Result<Self> {
         let place = storage.place("");

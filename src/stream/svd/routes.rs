@@ -122,10 +122,7 @@ impl Job<'_> {
         self.device.members_need(Needs::device(matrix.bytes_of_part()))
     }
 
-    /// Chooses the way, and says why.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] if neither `measure` nor a way that the options allow fits the memory.
+    /// Chooses the way, and says why. Fails with [`Error::Budget`] if neither `measure` nor a way that the options allow fits the memory.
     pub(super) fn choose(&self, measure: &Measure<'_>) -> Result<(SvdRoute, String)> {
         let ([m, n], short) = (self.shape, self.shape[0].min(self.shape[1]));
         let (l, k) = ((self.options.svd.block(self.k) as u64).min(n), self.k as u64);

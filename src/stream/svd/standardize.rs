@@ -258,8 +258,7 @@ impl<'a> Measure<'a> {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Error::Chunk`] for the first infinity in rows of f32, from row `first` on.
+    /// Fails with [`Error::Chunk`] for the first infinity in rows of f32, from row `first` on.
     fn check_finite(&self, bytes: &[u8], first: u64) -> Result<()> {
         for (row, bytes) in (first..).zip(bytes.chunks_exact(4 * to_usize(self.columns))) {
             let array = self.plan.array_of(row);
@@ -383,11 +382,8 @@ pub(super) struct Standard {
 
 impl Standard {
     /// Measures the arrays, in one pass, or in two if elements are missing and rows have their own means. `is_wide` is true for elements in
-    /// f64.
-    ///
-    /// # Errors
-    /// [`Error::Store`] for missing elements, unless these become the mean, and for a column without any other; [`Error::Argument`] for squares
-    /// beyond f64; the errors of a pass.
+    /// f64. Fails with [`Error::Store`] for missing elements, unless these become the mean, and for a column without any other;
+    /// [`Error::Argument`] for squares beyond f64; the errors of a pass.
     pub(super) fn new(measure: &Measure<'_>, is_wide: bool, run: &Run) -> Result<Self> {
         let (mut stats, mut passes) = (StreamStats::default(), 1);
         let mut measured = measure.pass(&[], [0, 1], &mut stats, run)?;
@@ -428,8 +424,7 @@ impl Standard {
 }
 
 impl Measure<'_> {
-    /// # Errors
-    /// [`Error::Store`] for missing elements, unless the mean takes their place, and for a column without any other.
+    /// Fails with [`Error::Store`] for missing elements, unless the mean takes their place, and for a column without any other.
     fn check_missing(&self, missing: u64, [row, column]: [u64; 2], measured: &Measured) -> Result<()> {
         let array = self.plan.array_of(row);
         if !self.options.missing_mean {

@@ -75,10 +75,7 @@ struct Candidate {
 
 impl Boxes<'_> {
     /// Plans boxes of whole tiles and the bytes for chunks. Boxes grow along the axis on which the halo is the largest part of a box, as
-    /// far as memory allows.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] if boxes of one tile do not fit; [`Error::Cancelled`]; those of [`Plan::new`].
+    /// far as memory allows. Fails with [`Error::Budget`] if boxes of one tile do not fit; [`Error::Cancelled`]; those of [`Plan::new`].
     pub(super) fn plan(&self, device: &Device, memory: &Budget, cancel: &Cancel) -> Result<BoxPlan> {
         let shape: Vec<u64> = self.within.iter().map(|range| range.end - range.start).collect();
         let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
