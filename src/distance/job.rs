@@ -189,7 +189,6 @@ impl Measure {
         [x, if self.is_self { x } else { y }]
     }
 
-    /// Enqueues the sums of a block.
     fn enqueue<T: Element>(
         &self,
         (x, rows): (&PreparedObservations<'_, T>, Range<u64>),
@@ -294,18 +293,15 @@ impl DistanceBlock {
 /// Consecutive blocks of pairs: while the sums of one block are in transfer, the device computes the next block.
 pub(super) struct Pipeline<'a> {
     measure: &'a Measure,
-    /// The number of observations along each side of a block.
     side: u64,
     run: &'a Run,
     sink: &'a mut BlockSink<'a>,
-    /// The operands of products, if sums are expanded.
     expanded: Option<&'a Operands>,
     before: Option<PendingBlock>,
     /// The buffer of the previous block's distances, for reuse.
     distances: Vec<f64>,
 }
 
-/// A function that takes one block after the other.
 pub(super) type BlockSink<'a> = dyn FnMut(&mut DistanceBlock) + 'a;
 
 impl<'a> Pipeline<'a> {

@@ -30,7 +30,6 @@ impl<'j, 'a, T: Element> Jobs<'j, 'a, T> {
         &self.jobs[0]
     }
 
-    /// Returns jobs of a group of as many devices.
     pub(super) fn new(device: Device, jobs: &'j [Job<'a, T>]) -> Self {
         Self { device, jobs }
     }
@@ -87,7 +86,6 @@ pub(super) fn with_copies<T: Element, R>(
     work(jobs_of(&device, first, &views, run)?, device)
 }
 
-/// Views of x and y on each member of a group.
 type Views<'x, T> = Vec<(TensorView<'x, T>, Option<TensorView<'x, T>>)>;
 
 fn views<'x, T: Element>(

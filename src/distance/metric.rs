@@ -273,11 +273,8 @@ pub(super) struct Finish<'a> {
     pub(super) metric: Metric,
     pub(super) missing: Missing,
     pub(super) features: u64,
-    /// For each observation of x, and of y, true if all its distances are NaN.
     pub(super) undefined: [&'a [bool]; 2],
-    /// True if the observations are paired with themselves.
     pub(super) is_self: bool,
-    /// True if sums are f64.
     pub(super) wide: bool,
 }
 

@@ -110,11 +110,9 @@ pub(super) type SumSink<'a> = dyn FnMut(&Tensor<f32>, Range<u64>, Range<u64>) ->
 pub(super) struct BlockSums<'a> {
     measure: &'a Measure,
     terms: &'a [Term],
-    /// The number of observations along each side of a block.
     side: u64,
     run: &'a Run,
     sums: Tensor<f32>,
-    /// The operands of products, if sums are expanded.
     expanded: Option<&'a Operands>,
     ends: Ends,
 }

@@ -67,9 +67,7 @@ pub struct Partial {
 /// The state of the observations of one operand.
 #[derive(Debug)]
 struct Side {
-    /// The operand's name in messages.
     name: &'static str,
-    /// For each observation, true if all distances from it are NaN.
     undefined: Vec<bool>,
     /// The frame of each observation. All frames are equal for metrics that scale all observations alike.
     frames: Vec<Frame>,

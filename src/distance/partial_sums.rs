@@ -196,7 +196,6 @@ impl PartialSums {
         Ok(())
     }
 
-    /// True if elements are shifted and scaled by frames.
     fn has_frames(&self) -> bool {
         self.metric.scaling(true) == Scaling::Each
     }

@@ -181,7 +181,6 @@ impl Selection {
         self.sums.device().limits()
     }
 
-    /// Returns the neighbors per observation.
     fn k(&self) -> u64 {
         self.numbers.shape()[1]
     }

@@ -238,7 +238,6 @@ impl NearestSoFar {
         nearest.finish()
     }
 
-    /// Takes a block, as [`take`](Self::take) does.
     pub(super) fn take_block(&mut self, block: &mut DistanceBlock, how: (bool, bool)) {
         let (starts, width) = ([block.rows.start, block.columns.start], block.columns.len());
         self.take(starts, &mut block.distances, width, how);

@@ -31,7 +31,6 @@ const WHOLE: f64 = (1u32 << 24) as f64;
 /// The observations of one operand.
 pub(super) struct PreparedObservations<'a, T: Element> {
     pub(super) x: &'a Tensor<T>,
-    /// The name of `x` in messages.
     name: &'static str,
     by_column: bool,
     /// The index of the first observation, if these observations are a part of a larger matrix.
@@ -53,7 +52,6 @@ pub(super) fn extents<T: Element>(x: &Tensor<T>, columns: bool) -> Result<[u64; 
     Ok(if columns { [cols, rows] } else { [rows, cols] })
 }
 
-/// Returns the number of features of each observation.
 pub(super) fn features<T: Element>(x: &Tensor<T>, columns: bool) -> Result<u64> {
     Ok(extents(x, columns)?[1])
 }
@@ -74,7 +72,6 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(operand)
     }
 
-    /// Creates unprepared observations.
     fn plain((name, x): (&'static str, &'a Tensor<T>), wide: bool, options: &Options) -> Result<Self> {
         let len = to_usize(extents(x, options.columns)?[0]);
         let mut plain = zeros(len)?;

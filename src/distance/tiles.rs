@@ -187,7 +187,6 @@ struct Tiles<W> {
     is_mirrored: bool,
     shape: Vec<u64>,
     tile: Vec<u64>,
-    /// The number of tiles along each axis.
     grid: Vec<u64>,
     /// The number of rows of which progress is a share.
     rows: u64,

@@ -110,7 +110,6 @@ pub(super) struct PairsWithin {
     is_self: bool,
     /// True if each pair is offered once and counts for both observations.
     is_lower: bool,
-    /// The numbers of observations that are paired.
     extents: [u64; 2],
     memory: Budget,
     /// The number of neighbors of each observation, after a 0.

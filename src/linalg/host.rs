@@ -12,7 +12,6 @@ use faer::{
 
 use crate::{Cancel, Error, Result, kernels::cpu::simd::end_wide, waiting::apart};
 
-/// Returns `a b`.
 pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(&mut out, Accum::Replace, a, b, 1.0, Par::Seq);

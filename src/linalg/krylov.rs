@@ -41,7 +41,6 @@ pub(crate) struct Ritz {
 }
 
 impl Default for Ritz {
-    /// Returns no pairs.
     fn default() -> Self {
         Self { theta: Vec::new(), y: Mat::new() }
     }

@@ -114,12 +114,10 @@ impl Matrix {
         })
     }
 
-    /// Returns a view of the matrix for faer.
     pub(crate) fn as_faer(&self) -> MatRef<'_, f64> {
         MatRef::from_row_major_slice(&self.data, self.rows, self.cols)
     }
 
-    /// Copies a matrix of faer.
     pub(crate) fn from_faer(a: MatRef<'_, f64>) -> Self {
         let mut copy = Self::zeros(a.nrows(), a.ncols());
         MatMut::from_row_major_slice_mut(&mut copy.data, a.nrows(), a.ncols()).copy_from(a);

@@ -104,7 +104,6 @@ pub(crate) struct Factors<R: Real> {
 }
 
 impl<R: Real> Factors<R> {
-    /// Returns Q.
     pub(crate) fn q(&self) -> Result<Tensor<R>> {
         times(&self.basis, self.last.as_ref())
     }

@@ -43,7 +43,6 @@ pub(crate) struct SvdPlan {
     /// True if the iteration stops before the last pass once all components converged.
     pub(super) early: bool,
     tolerance: f64,
-    /// The precision of the map's products.
     pub(super) precision: f64,
     /// The device that holds the basis.
     pub(super) home: Device,
@@ -203,7 +202,6 @@ impl Products {
     }
 }
 
-/// Opens the host with one thread.
 pub(super) fn one_thread() -> Result<Device> {
     Device::open_with("cpu", &DeviceOptions::default().threads(1))
 }

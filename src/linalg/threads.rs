@@ -16,7 +16,6 @@ const LEAST_WORK: usize = 1 << 17;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threads<'a> {
     pool: &'a ThreadPool,
-    /// The flag that ends the work.
     cancel: Option<&'a Cancel>,
 }
 
@@ -47,7 +46,6 @@ impl<'a> Threads<'a> {
         out
     }
 
-    /// Returns `a b`.
     pub(crate) fn product(self, a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
         let mut out = Mat::zeros(a.nrows(), b.ncols());
         self.add_product(out.as_mut(), 1.0, a, b);

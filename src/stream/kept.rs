@@ -30,17 +30,14 @@ impl KeptChunks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of bytes that chunks take.
     pub(super) fn held(&self) -> u64 {
         self.lock().held
     }
 
-    /// Returns a chunk that an earlier pass kept.
     pub(super) fn get(&self, number: usize) -> Option<FetchedChunk> {
         self.lock().chunks.get(&number).cloned()
     }
 
-    /// True if an earlier pass kept a chunk.
     pub(super) fn has(&self, number: usize) -> bool {
         self.lock().chunks.contains_key(&number)
     }

@@ -59,7 +59,6 @@ impl<'a> Layout<'a> {
         self.pieces.iter().map(Pieces::len).product()
     }
 
-    /// Returns the number of runs of a row.
     pub(super) fn runs(&self) -> u64 {
         let mut runs = 0;
         let counted: Result<(), ()> = self.each_run(0, &mut |_, _, _| {

@@ -150,7 +150,6 @@ impl StoredMatrix {
         Ok(loaded)
     }
 
-    /// Returns the bytes of all elements.
     fn len_bytes(&self) -> u64 {
         let size = if self.is_wide { 8 } else { 4 };
         self.shape.iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent))
@@ -259,7 +258,6 @@ impl StoredMatrix {
         self.needs(0) + sum + (Needs::device(8) + Needs::host(24)) * n.saturating_mul(n)
     }
 
-    /// Returns the memory of a sum over blocks of rows.
     fn sum_needs(&self, shape: [u64; 2], cut: [u64; 3]) -> Needs {
         match self.is_wide {
             true => InnerSum::<f64>::needs(&self.device, shape, cut),

@@ -13,7 +13,6 @@ pub(super) struct ChunkPart(pub(super) [Range<u64>; AXES]);
 pub(super) struct HeldChunk<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) part: &'a ChunkPart,
-    /// True if the chunk was converted as a whole.
     pub(super) is_converted: bool,
     /// The chunk, if its elements are read where they are stored; it has no bytes then.
     pub(super) open: Option<&'a OpenChunk>,

@@ -287,7 +287,6 @@ impl Plan {
         &self.across[array]
     }
 
-    /// Returns the shards of an array, if its chunks are in shards.
     pub(super) fn shards(&self, array: usize) -> Option<&Shards> {
         self.shards[array].as_ref()
     }
@@ -416,7 +415,6 @@ fn check(array: &dyn ChunkedArray, first: &dyn ChunkedArray) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of bytes of a decoded chunk.
 pub(super) fn decoded_bytes(array: &dyn ChunkedArray) -> u64 {
     let size = array.dtype().size() as u64;
     array.chunk_shape().iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent))

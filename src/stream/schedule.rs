@@ -171,7 +171,6 @@ impl Schedule {
         parts
     }
 
-    /// True if a box is left out.
     fn is_left_out(&self, place: [u64; AXES]) -> bool {
         let number = place.iter().zip(self.counts).fold(0, |number, (at, count)| number * count + at);
         usize::try_from(number).is_ok_and(|number| self.left_out.get(number) == Some(&true))
@@ -374,7 +373,6 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Returns the numbers of the chunks.
     pub(super) fn chunks(&self, plan: &Plan) -> impl Iterator<Item = usize> {
         self.bands.iter().flat_map(|&band| self.of_band(plan, band))
     }

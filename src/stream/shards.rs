@@ -40,7 +40,6 @@ impl Whole {
 }
 
 impl HeldShards {
-    /// Makes room for `room` bytes of shards.
     pub(super) fn new(room: u64) -> Self {
         let whole = Whole { held: Vec::new(), room };
         Self { whole, wanted: HashMap::new(), recent: VecDeque::new() }

@@ -47,7 +47,6 @@ pub(super) struct Job {
     pub(super) array: Arc<dyn ChunkedArray>,
     pub(super) index: Vec<u64>,
     pub(super) key: Key,
-    /// The requested part of the chunk.
     pub(super) part: ChunkPart,
     pub(super) digested: bool,
     /// True if the chunk is to be opened.

@@ -337,13 +337,11 @@ impl<'a> Span<'a> {
         Self { open, stage, name, bytes: 0, item: NO_ITEM }
     }
 
-    /// Returns the span with this number of bytes.
     pub(crate) fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// Returns the span with this number of its chunk or block.
     pub(crate) fn item(mut self, item: u64) -> Self {
         self.item = u32::try_from(item).unwrap_or(NO_ITEM);
         self

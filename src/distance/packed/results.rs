@@ -185,7 +185,6 @@ impl PackedPairs {
     }
 }
 
-/// All sums, on the host.
 struct HostSums {
     of_pairs: OfPairs,
     /// The sum of each pair over all rows, including rows where a code is missing.

@@ -64,7 +64,6 @@ pub(super) struct BoxSearch {
     pub(super) sizes: BoxSizes,
     /// The number of a member of a group, and the number of members, each of which pairs some strips of boxes of x.
     share: [u64; 2],
-    /// The numbers of observations that are paired.
     pub(super) extents: [u64; 2],
 }
 
@@ -174,7 +173,6 @@ impl BoxSearch {
         Ok(results)
     }
 
-    /// Prepares a search on each member of `device`.
     fn prepared<T: Element>(
         reading: &StoredOperands,
         sizes: BoxSizes,
@@ -190,7 +188,6 @@ impl BoxSearch {
         })
     }
 
-    /// True for the first member of a group.
     pub(super) const fn is_first(&self) -> bool {
         self.share[0] == 0
     }
@@ -203,7 +200,6 @@ impl BoxSearch {
         dealt(strips, self.share)
     }
 
-    /// Returns the observations of a strip.
     fn rows_of(&self, strip: &Range<usize>) -> Range<u64> {
         let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
         start..end
@@ -290,7 +286,6 @@ impl BoxSearch {
         Ok(())
     }
 
-    /// Returns the prepared observations of a box.
     fn operand<'t, T: Element>(
         &self,
         (array, number): (usize, usize),

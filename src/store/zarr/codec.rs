@@ -34,7 +34,6 @@ pub(crate) const MAX_TEXT_BYTES: usize = 256 << 20;
 /// The layout of the elements of one decoded chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkSpec {
-    /// The number of elements along each axis.
     pub(crate) shape: Vec<usize>,
     /// The number of bytes of one element; 0 for variable-length strings.
     pub(crate) size: usize,
@@ -77,7 +76,6 @@ impl Codecs {
         native && self.bytes.0.is_empty() && self.transpose.is_none()
     }
 
-    /// Parses `codecs` for chunks of `spec`.
     pub(crate) fn parse(codecs: &[MetadataV3], spec: &ChunkSpec) -> Why<Self> {
         let (mut transpose, mut filters) = (None, Vec::new());
         for (at, codec) in codecs.iter().enumerate() {

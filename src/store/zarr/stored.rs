@@ -35,7 +35,6 @@ pub(crate) struct StoredArray {
     name: String,
     pub(crate) metadata: Metadata,
     looked: Looked,
-    /// The indexes of shards, if chunks are in these.
     pub(crate) indexes: Indexes,
     /// True if chunks in shards can be read by their ranges.
     reads_ranges: bool,
@@ -73,7 +72,6 @@ impl StoredArray {
         &self.name
     }
 
-    /// Returns which of the fetched chunks the storage had.
     pub(crate) fn looked_for(&self) -> LookedFor {
         let absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
         LookedFor {
@@ -237,7 +235,6 @@ impl StoredArray {
         }
     }
 
-    /// True if storage holds the elements of chunks as they are.
     pub(crate) fn opens_chunks(&self) -> bool {
         self.metadata.shard.is_none() && self.metadata.codecs.is_plain() && self.storage.opens_values()
     }
@@ -263,7 +260,6 @@ impl StoredArray {
         Some(OpenChunk::new(file, range.start, bytes / rows.max(1), rows))
     }
 
-    /// Returns the shards that chunks are in, if they are.
     pub(crate) fn shards(&self) -> Option<Shards> {
         let shard = self.metadata.shard.as_ref()?;
         let shards = self.metadata.grid().into_iter().zip(&shard.grid).map(|(n, chunks)| n.div_ceil(*chunks));

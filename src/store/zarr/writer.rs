@@ -33,7 +33,6 @@ use crate::{
     },
 };
 
-/// The maximum number of tiles of an array.
 const MAX_TILES: u64 = 1 << 28;
 
 /// The attribute that says to which job an array belongs, and whether the array is complete.
@@ -77,7 +76,6 @@ pub struct ArrayWriter {
     path: String,
     spec: ArraySpec,
     metadata: Metadata,
-    /// The hash of the job, if there is a job.
     hash: Option<String>,
     /// The state of each tile, in C order.
     done: Vec<AtomicU8>,

@@ -85,7 +85,6 @@ fn part(bytes: StoredBytes, range: Range<usize>) -> StoredBytes {
 #[derive(Debug)]
 pub(super) struct ZipStorage {
     bytes: Bytes,
-    /// The place of the archive.
     place: String,
     /// The folder within the archive whose values these are; empty for all.
     folder: String,
@@ -137,7 +136,6 @@ impl ZipStorage {
         Ok(zip)
     }
 
-    /// Returns the entry of this name.
     fn find(&self, name: &str) -> Option<&Entry> {
         let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
         Some(&self.entries[at])
@@ -171,7 +169,6 @@ impl ZipStorage {
         })
     }
 
-    /// Returns the entry of a key.
     fn entry(&self, key: &str) -> io::Result<Option<&Entry>> {
         Ok(self.find(&self.name(key)?))
     }

@@ -54,7 +54,6 @@ pub(super) struct Job<'a> {
     pub(super) run: &'a Run,
 }
 
-/// The result of a [`Job`].
 pub(super) struct Solved {
     pub(super) vectors: Vectors,
     /// The number of readings of the arrays, and their stats unless `vectors` has them.
@@ -63,7 +62,6 @@ pub(super) struct Solved {
 }
 
 impl Job<'_> {
-    /// Computes the components.
     pub(super) fn solve(&self, route: SvdRoute, measure: &Measure<'_>) -> Result<Solved> {
         let (vectors, readings, stats) = match (route, self.in_f64) {
             (SvdRoute::Gram, _) => self.by_gram()?,
@@ -96,7 +94,6 @@ impl Job<'_> {
         Ok(room)
     }
 
-    /// Returns the matrix, or its transpose.
     fn matrix(&self, is_transposed: bool) -> Result<StoredMatrix> {
         let convert: Arc<dyn Convert> = match (self.convert.is_identity, self.in_f64) {
             (false, _) => self.convert.clone(),

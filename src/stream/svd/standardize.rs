@@ -27,7 +27,6 @@ const PIECE: usize = 512;
 /// The moments of some values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moments {
-    /// The number of values.
     count: f64,
     mean: f64,
     /// The sum of the squares of deviations from the mean.
@@ -48,7 +47,6 @@ impl Moments {
         Arch::new().dispatch(Columns { n, rows, elements: PhantomData })
     }
 
-    /// Adds the moments of other values.
     fn merge(&mut self, other: &Self) {
         let count = self.count + other.count;
         if count > 0.0 {
@@ -369,9 +367,7 @@ pub(super) struct Standard {
     pub(super) power: f64,
     /// The sum of the squares of the centred and scaled elements, which are not divided by `power`.
     pub(super) total: f64,
-    /// The mean of each column.
     pub(super) means: Vec<f64>,
-    /// The variance of each column.
     pub(super) variances: Vec<f64>,
     /// The number of elements that are NaN.
     pub(super) missing: u64,

@@ -321,7 +321,6 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Returns the number of elements of a box.
 fn elements(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().fold(1, |elements: u64, range| elements.saturating_mul(range.end - range.start))
 }

@@ -185,7 +185,6 @@ fn product(extents: &[u64]) -> u64 {
     extents.iter().fold(1, |product: u64, n| product.saturating_mul(*n))
 }
 
-/// Returns the number of tiles of a box.
 fn tiles(size: &[u64], tile: &[u64]) -> u64 {
     size.iter().zip(tile).map(|(size, tile)| size.div_ceil(*tile)).product()
 }
