@@ -1,9 +1,6 @@
 //! The jobs of a group of devices, each of which computes some of the pairs.
 
-use std::{
-    slice::from_ref,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::slice::from_ref;
 
 use rayon::prelude::*;
 
@@ -123,11 +120,6 @@ fn view<'x, T: Element>(x: &'x Tensor<T>, member: &Device) -> Result<TensorView<
         true => Ok(x.seen_from(member)),
         false => x.to_device(member).map(TensorView::new),
     }
-}
-
-/// Returns what all members write to.
-pub(super) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The values by which neighbors were selected, as pairs of f32, (m, 2 k), and their indices, (m, k).

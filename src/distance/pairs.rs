@@ -11,13 +11,14 @@ use rayon::prelude::*;
 use super::{
     Distances,
     job::DistanceBlock,
-    members::{Jobs, locked},
+    members::Jobs,
     results::{matrix, zeros},
 };
 use crate::{
     Element, Result, Run,
     extent::to_usize,
     linalg::{Matrix, matrix::SIDE},
+    locked::locked,
 };
 
 impl<T: Element> Jobs<'_, '_, T> {

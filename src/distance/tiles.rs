@@ -1,9 +1,6 @@
 //! Distances written to a file or a stored array tile by tile, so that they need not fit host memory.
 
-use std::{
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
+use std::{ops::Range, sync::Mutex};
 
 use bytemuck::cast_slice;
 
@@ -19,6 +16,7 @@ use crate::{
     dtype::nearest_f32,
     extent::{index_at, to_usize},
     linalg::Matrix,
+    locked::locked,
     store::BoxWriter,
     timeline::Stage,
 };
@@ -235,7 +233,7 @@ impl<W: BoxWriter> Tiles<W> {
 
     /// Takes a tile that nobody has taken.
     fn next(&self) -> Option<Tile> {
-        let (taken, from) = &mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, from) = &mut *locked(&self.taken);
         let at = (*from..self.count()).find(|&at| !taken[to_usize(at)])?;
         // The grid of mirrored tiles is a square.
         let other = if self.is_mirrored { at % self.grid[0] * self.grid[0] + at / self.grid[0] } else { at };

@@ -12,12 +12,12 @@ use rayon::{ThreadPool, prelude::*};
 use super::{
     Metric,
     job::{DistanceBlock, Measure},
-    members::{Jobs, locked},
+    members::Jobs,
     so_far::Neighbor,
 };
 #[cfg(feature = "zarr")]
 use crate::store::NewStore;
-use crate::{Budget, Element, Error, Needs, Result, Run, extent::to_usize};
+use crate::{Budget, Element, Error, Needs, Result, Run, extent::to_usize, locked::locked};
 
 /// The number of distances whose marks fill a word.
 const WORD: usize = u64::BITS as usize;

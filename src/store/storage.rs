@@ -7,14 +7,14 @@ use std::{
     ops::{Deref, Range},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, SendError, SyncSender},
     },
     thread::JoinHandle,
 };
 
-use crate::{extent::to_usize, files::read_at, fresh};
+use crate::{extent::to_usize, files::read_at, fresh, locked::locked};
 
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
 ///
@@ -251,20 +251,16 @@ impl ToDisk {
     }
 
     fn sender(&self) -> io::Result<SyncSender<Unnamed>> {
-        let mut held = self.lock();
+        let mut held = locked(&self.0);
         let thread = held.take().map_or_else(Thread::start, Ok)?;
         Ok(held.insert(thread).sender.clone())
     }
 
     /// Waits until all files are renamed.
     fn wait(&self) -> io::Result<()> {
-        let Some(Thread { sender, handle }) = self.lock().take() else { return Ok(()) };
+        let Some(Thread { sender, handle }) = locked(&self.0).take() else { return Ok(()) };
         drop(sender);
         handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Thread>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

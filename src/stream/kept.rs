@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use crate::{ChunkedArray, FetchedChunk, store::StoredBytes};
+use crate::{ChunkedArray, FetchedChunk, locked::locked, store::StoredBytes};
 
 /// The bytes of bookkeeping for a kept chunk, and those of pages, in which an allocator counts.
 const ENTRY: u64 = 256;
@@ -26,31 +26,27 @@ struct State {
 }
 
 impl KeptChunks {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn held(&self) -> u64 {
-        self.lock().held
+        locked(&self.0).held
     }
 
     pub(super) fn get(&self, number: usize) -> Option<FetchedChunk> {
-        self.lock().chunks.get(&number).cloned()
+        locked(&self.0).chunks.get(&number).cloned()
     }
 
     pub(super) fn has(&self, number: usize) -> bool {
-        self.lock().chunks.contains_key(&number)
+        locked(&self.0).chunks.contains_key(&number)
     }
 
     /// Returns the number of these chunks that no pass kept.
     pub(super) fn lacking(&self, numbers: impl Iterator<Item = usize>) -> u64 {
-        let state = self.lock();
+        let state = locked(&self.0);
         numbers.filter(|number| !state.chunks.contains_key(number)).count() as u64
     }
 
     /// Returns a chunk that shares its bytes with `fetched`, if there is room for it, until it is [settled](Self::settle).
     pub(super) fn share(&self, fetched: &mut FetchedChunk) -> Option<FetchedChunk> {
-        let mut state = self.lock();
+        let mut state = locked(&self.0);
         state.held = state.held.checked_add(bytes(fetched)).filter(|held| *held <= state.room)?;
         drop(state);
         Some(shared(fetched))
@@ -58,7 +54,7 @@ impl KeptChunks {
 
     /// Keeps a chunk that was shared if it is `good`: if it could be decoded.
     pub(super) fn settle(&self, number: usize, chunk: FetchedChunk, good: bool) {
-        let (mut state, bytes) = (self.lock(), bytes(&chunk));
+        let (mut state, bytes) = (locked(&self.0), bytes(&chunk));
         if !good || state.held > state.room {
             state.held -= bytes;
         } else if let Some(other) = state.chunks.insert(number, chunk) {
@@ -69,7 +65,7 @@ impl KeptChunks {
 
     /// Sets the number of bytes that chunks may take, and drops those that are too many.
     pub(super) fn set_room(&self, room: u64) {
-        let mut state = self.lock();
+        let mut state = locked(&self.0);
         let State { held, chunks, .. } = &mut *state;
         if room < *held {
             chunks.retain(|_, chunk| {

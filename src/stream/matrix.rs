@@ -3,7 +3,7 @@
 mod members;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -21,6 +21,7 @@ use crate::{
         rows::Rows,
         transpose,
     },
+    locked::locked,
 };
 
 const OP: &str = "StoredMatrix";
@@ -146,7 +147,7 @@ impl StoredMatrix {
         let taken = Needs::device(self.len_bytes()).on(&self.device).host;
         self.plan.hold_shards(left.saturating_sub(taken));
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
-        self.lock().add(&stats);
+        locked(&self.stats).add(&stats);
         Ok(loaded)
     }
 
@@ -157,11 +158,7 @@ impl StoredMatrix {
 
     /// Returns the times and bytes of all passes so far, such as those of a decomposition. Passes that failed do not count.
     pub fn stats(&self) -> StreamStats {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StreamStats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.stats)
     }
 
     /// Returns the number of bytes of decoded chunks that a pass with `columns` columns holds, and the host memory that is left for chunks that
@@ -209,7 +206,7 @@ impl StoredMatrix {
             blocks.computed(started);
             pass.tell(rows.end)?;
         }
-        self.lock().add(&blocks.stats);
+        locked(&self.stats).add(&blocks.stats);
         drop(blocks);
         if pass.is_last() {
             self.slots.clear();

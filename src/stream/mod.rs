@@ -108,7 +108,7 @@ mod tests;
 use std::{
     mem,
     ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -131,7 +131,7 @@ pub(crate) use self::{
 };
 use crate::{
     Cancel, Device, Element, Error, OpenChunk, Result, Tensor, driver::Staging, extent::to_usize,
-    tensor::checked_len, timeline::Stage,
+    locked::locked, tensor::checked_len, timeline::Stage,
 };
 
 /// The time that each stage of a pass took, and the bytes that the pass moved.
@@ -480,7 +480,7 @@ impl<'a> Blocks<'a> {
 impl Drop for Blocks<'_> {
     fn drop(&mut self) {
         if let Some(slots) = self.keep_slots {
-            *slots.lock() = mem::take(&mut self.slots);
+            *locked(&slots.0) = mem::take(&mut self.slots);
         }
     }
 }
@@ -490,12 +490,8 @@ impl Drop for Blocks<'_> {
 struct Slots(Mutex<[Option<Staging>; 2]>);
 
 impl Slots {
-    fn lock(&self) -> MutexGuard<'_, [Option<Staging>; 2]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take(&self) -> [Option<Staging>; 2] {
-        mem::take(&mut *self.lock())
+        mem::take(&mut *locked(&self.0))
     }
 
     fn clear(&self) {

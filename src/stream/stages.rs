@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, WholeShard,
+    locked::locked,
     timeline::{Span, Stage, Timeline},
 };
 
@@ -221,14 +222,10 @@ impl Stages {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts a chunk, on the threads dedicated to fetching if there are any.
     pub(super) fn start(self: &Arc<Self>, pool: &ThreadPool, job: Job, ahead: bool) {
         if ahead && !job.in_place {
-            self.lock().wanted.push_back(job);
+            locked(&self.state).wanted.push_back(job);
             self.changed.notify_one();
         } else {
             self.decode_on(pool, (job, None));
@@ -239,7 +236,7 @@ impl Stages {
     fn fetch_on(self: Arc<Self>, pool: &ThreadPool) {
         loop {
             let mut job = {
-                let mut state = self.lock();
+                let mut state = locked(&self.state);
                 loop {
                     if state.room > 0
                         && let Some(job) = state.wanted.pop_front()
@@ -259,7 +256,7 @@ impl Stages {
     }
 
     fn decode_on(self: &Arc<Self>, pool: &ThreadPool, ready: Ready) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if state.decoders == 0 {
             return state.ready.push_back(ready);
         }
@@ -279,7 +276,7 @@ impl Stages {
             }
         };
         job.send(result);
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if ahead {
             state.room += 1;
             self.changed.notify_one();
@@ -295,7 +292,7 @@ impl Stages {
 
     /// Makes the fetching threads end once no more chunks are wanted.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        locked(&self.state).closed = true;
         self.changed.notify_all();
     }
 }

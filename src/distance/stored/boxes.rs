@@ -12,13 +12,13 @@ use crate::{
     Budget, Device, Element, Needs, Result, Run, Status, Tensor,
     distance::{
         job::{BlockSink, Measure, Pipeline, most},
-        members::locked,
         precision::{PLAIN, table},
         shares::dealt,
         sums::{PreparedObservations, largest},
     },
     extent::to_usize,
     kernels::distance::TILE,
+    locked::locked,
     stream::{Plan, StreamStats},
 };
 

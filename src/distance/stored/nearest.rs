@@ -11,13 +11,14 @@ use crate::{
     distance::{
         Metric, NearestSoFar, Neighbors, RadiusNeighbors,
         job::{Job, Measure},
-        members::{locked, with_members},
+        members::with_members,
         neighbors::{chosen, neighbors},
         on_device::BlockSums,
         search::Search,
         within::{PairsWithin, Radius},
     },
     extent::to_usize,
+    locked::locked,
     stream::StreamStats,
 };
 
