@@ -25,8 +25,7 @@ use crate::{
 /// The maximum number of observations along each side of a block: the sums of one term take 32 MiB, which the host receives and finishes
 /// while the device adds up those of the next block. The block's 1,024 workgroups fill the largest GPUs four times.
 pub(super) const SIDE: u64 = 2048;
-/// The maximum number of observations along each side of a block computed by the host: sums of 8 MiB stay in cache, and its allocator reuses
-/// such buffers.
+/// The maximum number of observations along each side of a block on the host: sums of 8 MiB stay in cache, and their buffers are reused.
 const HOST_SIDE: u64 = 1024;
 
 /// Returns the maximum number of observations along each side of a block on a device.
@@ -139,8 +138,7 @@ impl Measure {
         self.side_of(self.pair_needs(), taken, memory)
     }
 
-    /// Returns [`side`](Self::side) for blocks that need `pair` for each pair, with `taken` memory in use. Errors: as
-    /// [`side`](Self::side).
+    /// Returns [`side`](Self::side), with its errors, for blocks that need `pair` for each pair, with `taken` memory in use.
     pub(super) fn side_of(&self, pair: Needs, taken: Needs, memory: &Budget) -> Result<u64> {
         let room = self.device.limits().room();
         // One launch may bind the sums of all terms.
@@ -387,8 +385,7 @@ impl<'a, T: Element> Job<'a, T> {
         Operands::new(self.operands(), is_self, &self.measure.undefined[usize::from(!is_self)])
     }
 
-    /// Returns the operands of products, if there are pairs whose sums are expanded. Makes them the first time. Fails with the errors of
-    /// the device.
+    /// Returns the operands of products, made the first time, if there are pairs whose sums are expanded. Fails with the device's errors.
     pub(super) fn expanded(&self) -> Result<Option<&Operands>> {
         let is_empty = self.measure.extents().contains(&0);
         if self.measure.options.expanded && !is_empty && self.expanded.get().is_none() {
@@ -425,8 +422,7 @@ impl<'a, T: Element> Job<'a, T> {
         self.measure.extents().map(to_usize)
     }
 
-    /// Passes each block of the result, or of the lower triangle, or of this job's share of them to `sink`. A block has at most `side` observations on
-    /// a side. Fails as [`Pipeline::add`] does.
+    /// Passes each block of the result or the lower triangle, or of this job's share, to `sink`. Fails as [`Pipeline::add`] does.
     pub(super) fn each_block(&self, side: u64, run: &Run, sink: &mut BlockSink<'_>) -> Result<()> {
         self.each_block_of(self.operands().map(PreparedObservations::range), side, run, sink)
     }

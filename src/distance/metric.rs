@@ -259,8 +259,7 @@ impl Metric {
         matches!(self.formula(false), Formula::Plain | Formula::Root | Formula::Largest | Formula::Power)
     }
 
-    /// Returns the distance from the sums of the terms over `features`. `noise` is the share of the terms that rounding may leave when they
-    /// cancel.
+    /// Returns the distance from the sums of the terms. `noise` is the share of the terms that rounding may leave when they cancel.
     #[inline(always)]
     pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing, noise: f64) -> f64 {
         let formula = self.formula(sums.len() == 1);

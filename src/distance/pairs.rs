@@ -72,8 +72,7 @@ impl<T: Element> Jobs<'_, '_, T> {
         Ok(square.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the distances of a range of pairs of the condensed form. Blocks have `side` observations along each side. Fails as
-    /// [`rectangle`](Self::rectangle) does.
+    /// Returns the distances of a range of the condensed form, in blocks of `side`. Fails as [`rectangle`](Self::rectangle) does.
     pub(super) fn condensed(&self, pairs: Range<usize>, side: u64, run: &Run) -> Result<Vec<f64>> {
         let (m, mut out) = (self.first().extents()[0], zeros(pairs.len())?);
         if pairs.is_empty() {

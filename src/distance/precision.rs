@@ -6,8 +6,7 @@ use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, k
 /// The table entry of an observation without preparation: two parts of the value to subtract, and the factor of the difference.
 pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 
-/// True if sums of these terms are computed in f64: for f64, and on devices with f64 also for integers that f32 would round. Fails with
-/// [`Error::NoF64`].
+/// True if sums are in f64: of f64, and on devices with f64 also of integers that f32 would round. Fails with [`Error::NoF64`].
 pub(super) fn is_wide<T: Element>(
     device: &Device,
     terms: &[Term],

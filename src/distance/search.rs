@@ -46,8 +46,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Takes the memory of the k nearest of n observations for each of m, and of the distances of a block with at most `side` observations along
-    /// each side. Enqueues.
+    /// Takes the memory of the k nearest of n for each of m, and of the distances of a block of at most `side` along each side. Enqueues.
     pub(super) fn new(measure: &'a Measure, [m, n]: [u64; 2], k: u64, side: u64) -> Result<Self> {
         let (device, by_sums) = (&measure.device, measure.order_of_sums());
         let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);

@@ -224,8 +224,7 @@ impl NearestSoFar {
         Ok(())
     }
 
-    /// Returns the nearest of what members of a group found, each among other pairs of the same observations. Fails as
-    /// [`finish`](Self::finish) does.
+    /// Returns the nearest of what members found, each among other pairs of the same observations. Fails as [`finish`](Self::finish) does.
     pub(super) fn finish_all(mut found: Vec<Self>) -> Result<Neighbors> {
         let mut nearest = found.swap_remove(0);
         for other in found {

@@ -380,8 +380,7 @@ pub(super) struct ObservationPairs<'a, T: Element> {
 }
 
 impl<T: Element> ObservationPairs<'_, T> {
-    /// Writes or adds the sums of a term for all pairs or for the lower triangle, in as many launches as bindings require. Enqueues; does not
-    /// wait.
+    /// Writes or adds a term's sums for all pairs or the lower triangle, in as many launches as bindings require. Enqueues; does not wait.
     pub(super) fn add(
         &self,
         term: Term,

@@ -95,8 +95,7 @@ pub fn write_pairwise<T: Element, W: BoxWriter>(
     tiles.finish(x.device())
 }
 
-/// Checks the devices and the memory before any tile is read. Fails with [`Error::Argument`] for devices of different kinds,
-/// [`Error::Budget`] if a tile does not fit.
+/// Checks, before a tile is read, that devices are of one kind ([`Error::Argument`]) and a tile fits the memory ([`Error::Budget`]).
 fn check_members<T: Element>(
     job: &Job<'_, T>,
     writer: &impl BoxWriter,

@@ -102,8 +102,7 @@ struct Pair {
     place: u64,
 }
 
-/// The pairs within a radius so far. Once they are too many for the budget they are only counted, so that an error names the memory that is
-/// enough.
+/// The pairs within a radius so far. Beyond the budget they are only counted, so that an error names the memory that is enough.
 pub(super) struct PairsWithin {
     threads: Arc<ThreadPool>,
     radius: Radius,

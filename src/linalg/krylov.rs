@@ -128,8 +128,7 @@ impl Krylov {
             self.restart(keep)?;
         }
         let old = self.cols();
-        // A second estimate of the same products, because products in f32 leave the matrix slightly unsymmetric. It is empty if all images
-        // lie in the old basis.
+        // A second estimate of the products, as those in f32 are slightly unsymmetric. It is empty if all images lie in the old basis.
         let again = match old - self.open {
             0 => Mat::zeros(0, new),
             count => Matrix::from_tensor(&matmul_nt(&*self.w.last(count)?, &block)?)?.as_faer().to_owned(),
@@ -202,8 +201,7 @@ impl Krylov {
         self.orthonormal(start, 0.0)
     }
 
-    /// Returns the next block: the part of the last image that is outside the basis, made orthonormal, without directions no longer than
-    /// `noise`.
+    /// Returns the next block: the part of the last image outside the basis, orthonormal, without directions no longer than `noise`.
     pub(crate) fn next(&self, noise: f64) -> Result<Tensor<f64>> {
         let mut rest = self.w.last(self.cols() - self.open)?.try_clone()?;
         self.q.add_to(&mut rest, -1.0, self.inside.as_ref())?;

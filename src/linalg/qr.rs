@@ -154,8 +154,7 @@ pub(crate) fn factor<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Factors
     Err(Error::argument(op, "x", format_args!("not orthonormal after {MAX_ROUNDS} rounds")))
 }
 
-/// Returns the size of each column, if all values are finite. The size is the column's length, or its largest magnitude for f64 and if
-/// squares leave the range of f32.
+/// Returns each column's size, if all are finite: its length, or its largest magnitude for f64 and where squares leave the range of f32.
 pub(crate) fn sizes<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Vec<f64>> {
     if !R::DTYPE.is_wide() {
         let stats = column_stats(x)?;

@@ -251,8 +251,7 @@ pub(crate) fn enqueue<T: Element>(
     Ok(PendingStats(State::Lines { pairs: pairs?.download()?, in_f64: limits.f64 }))
 }
 
-/// The maximum number of blocks of a line whose sums are downloaded and added up on the host: two sums take no more memory than the pairs of
-/// one sum.
+/// The most blocks of a line whose sums are added up on the host: two sums take no more memory than the pairs of one sum.
 const FEW: u64 = 2;
 
 /// Launches the kernel once for the rows `rows`, which fit one launch. Writes to the rows `out_rows` of `out`.

@@ -186,8 +186,7 @@ pub(super) struct Products {
 }
 
 impl Products {
-    /// Returns the products of a map, which messages call `source`, with blocks of at most `l` columns. The basis is on the map's device, or
-    /// else on the host with that device's threads.
+    /// Returns the products of a map, in messages `source`, with blocks of at most `l` columns; the basis is on its device, or on the host.
     pub(super) fn from_map(map: &dyn LinearMap, l: usize, source: &'static str) -> Result<Self> {
         let home = match (map.keeps_vectors_on(), map.device()) {
             (Some(device), _) if device.limits().f64 => device.clone(),

@@ -68,8 +68,7 @@ impl<'a> Layout<'a> {
         counted.map_or(0, |()| runs)
     }
 
-    /// Calls `f` for each run of a row of the chunks, in order, with the index of the chunk, the run's start in the chunk along each
-    /// axis, and the run's number of elements.
+    /// Calls `f` for each run of a row of the chunks, in order: the chunk's index, the run's start in it along each axis, and its length.
     fn each_run<E>(
         &self,
         row: u64,

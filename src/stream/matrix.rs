@@ -214,8 +214,7 @@ impl StoredMatrix {
         Ok(())
     }
 
-    /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ. Calls `each` with the rows of each canonical block, and these
-    /// rows of `A X`.
+    /// Sums `AᵀAX` over blocks of rows in a pass; `x` is Xᵀ. `each` gets the rows of each canonical block, and these rows of `A X`.
     fn normal<R: Real>(
         &self,
         x: &Tensor<R>,

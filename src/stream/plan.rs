@@ -51,8 +51,7 @@ pub struct Plan {
     bands: Vec<Band>,
     /// For each array, the indices of the chunks that are read, along each axis except the first.
     across: Vec<[Vec<u64>; ACROSS]>,
-    /// The maximum number of bytes that reading one chunk takes in addition to the chunk: its fetched bytes, and scratch memory of the
-    /// decoding.
+    /// The most bytes that reading a chunk takes besides the chunk: its fetched bytes, and scratch memory of the decoding.
     scratch: u64,
     /// The part of `scratch` for fetched bytes, and the number of chunks to fetch concurrently, ahead of their decoding.
     fetched: u64,
@@ -80,8 +79,7 @@ pub(crate) struct Band {
     pub(crate) rows: Range<u64>,
     /// The maximum number of bytes of the band's decoded chunks that one box needs, including their bookkeeping.
     pub(crate) bytes: u64,
-    /// The part of `bytes` for bookkeeping; and the maximum number of bytes of a row, if only the part of each chunk that a box needs is
-    /// held.
+    /// The part of `bytes` for bookkeeping; and the most bytes of a row, if only the part of each chunk that a box needs is held.
     tracking: u64,
     row_bytes: u64,
     /// The number of the band's first chunk among all chunks that are read.

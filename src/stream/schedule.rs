@@ -94,8 +94,7 @@ impl Schedule {
         Ok(reads as f64 / chunks.max(1) as f64)
     }
 
-    /// Returns the number of reads, and the number of chunks that are read at least once; `None` if more than `bytes` bytes of chunks
-    /// would be held.
+    /// Returns the number of reads, and of chunks that are read at all; `None` if more than `bytes` bytes of chunks would be held.
     fn reads(&self, plan: &Plan, bytes: u64, cancel: &Cancel) -> Result<Option<[u64; 2]>> {
         let mut seen = vec![false; plan.chunks()];
         let (mut held, mut total, mut reads) = (HashMap::<usize, Parts>::new(), 0u64, 0);
@@ -141,8 +140,7 @@ impl Schedule {
             }
         });
         let mut parts = Parts::new();
-        // The loop goes from the last box that needs the chunk to the first. A part that is only slightly larger than the part before it is merged
-        // with that part.
+        // From the last box that needs the chunk to the first: a part only slightly larger than the one before it is merged with that one.
         let mut least = 0;
         for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
             let mut place = [0; AXES];

@@ -166,8 +166,7 @@ impl Job {
 /// A chunk that was fetched, or (`None`) that the decoding thread will fetch.
 type Ready = (Job, Option<Result<FetchedChunk>>);
 
-/// The stages that fetch and decode chunks, each with a bound on its concurrency. Chunks wait in queues here instead of blocking a thread
-/// of the pool, which has other work.
+/// The stages that fetch and decode chunks, within bounds. Chunks wait in queues, and block no thread of the pool.
 #[derive(Default)]
 pub(super) struct Stages {
     state: Mutex<State>,

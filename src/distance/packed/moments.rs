@@ -96,8 +96,7 @@ impl Moments {
         }
     }
 
-    /// Returns the distance between two columns, from the sum of their products over the rows in which both are known. All sums are whole
-    /// numbers.
+    /// Returns the distance between two columns, from the sum of their products where both are known. All sums are whole numbers.
     pub(super) fn distance(&self, metric: Metric, [i, j]: [usize; 2], product: f64, shared: f64) -> f64 {
         let ([x, xx], [y, yy]) = (self.sums([i, j]), self.sums([j, i]));
         let (part, whole) = match metric {

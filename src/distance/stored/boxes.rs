@@ -28,8 +28,7 @@ const BOX: u64 = 8 << 20;
 /// The number of boxes on the device in addition to those that stay: one being uploaded, one in use, and one that earlier blocks may still need.
 const PASSING: u64 = 3;
 
-/// The memory of a box in addition to its elements, read or not. Host: its tensors and its place in the order of reading. Device: the overhead
-/// of the table's buffer.
+/// The memory of a box besides its elements, read or not. Host: its tensors and its place in the order. Device: its table's buffer.
 const TRACKING: Needs = Needs { host: 256, device: 512 };
 
 /// The arrays' names in messages.

@@ -22,8 +22,7 @@ use crate::{
     stream::StreamStats,
 };
 
-/// Returns the k nearest by a search in boxes, which the device makes if `on_device`, otherwise the host; and the number of members that shared it.
-/// Fails as [`neighbors_stored`](super::neighbors_stored) does.
+/// Returns the k nearest by a search in boxes, by the device if `on_device`, and its number of members. Fails as `neighbors_stored`.
 fn nearest_in_boxes<T: Element>(
     reading: &StoredOperands,
     k: u64,

@@ -212,8 +212,7 @@ impl StoredOperands {
         self.arrays.iter().zip(self.counts.iter().copied()).map(plan).collect()
     }
 
-    /// Returns the widest boxes, with the same features of all observations, that fit memory together with the sums. Fails with
-    /// [`Error::Budget`].
+    /// Returns the widest boxes, of the same features of all observations, that fit memory with the sums. Fails with [`Error::Budget`].
     pub(super) fn feature_boxes(&self, memory: &Budget) -> Result<Plans> {
         let device = &self.device;
         let chunk = self.arrays[0].chunk_shape()[usize::from(!self.options.columns)];

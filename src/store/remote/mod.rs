@@ -190,8 +190,7 @@ impl RemoteStorage {
         }
     }
 
-    /// Fills `out` with a large object, or range of one: the first part by the answer that told its size, and further ones by requests of
-    /// their own.
+    /// Fills `out` with a large object or range: the first part by the answer that told its size, further ones by their own requests.
     async fn fill_in_parts(&self, path: &Path, first: GetResult, out: &mut [u8]) -> Result<(), Fault> {
         let (head, rest) = out.split_at_mut(PART);
         let start = first.range.start;

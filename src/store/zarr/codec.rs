@@ -129,8 +129,7 @@ impl Codecs {
         }
     }
 
-    /// Returns the maximum number of bytes of memory of an encoded chunk in addition to its elements: 0 if it is not compressed, and so
-    /// decoded in place.
+    /// Returns the most bytes of memory of an encoded chunk besides its elements: 0 if it is not compressed, and so decoded in place.
     pub(crate) fn fetched(&self, spec: &ChunkSpec) -> u64 {
         match &self.to_bytes {
             ToBytes::Plain { .. } if !self.bytes.compress() => 0,
@@ -230,8 +229,7 @@ impl BytesCodecs {
         parsed.collect::<Why<_>>().map(Self)
     }
 
-    /// Refuses a filter of numbers of another size than those before it; the elements have `unit` bytes. Returns the size of those that are
-    /// stored last.
+    /// Refuses a filter of numbers of another size than those before it, at first `unit` bytes. Returns the size that is stored last.
     fn check_filters(&self, mut unit: usize) -> Why<usize> {
         for codec in &self.0 {
             let BytesCodec::Filter(filter) = codec else {

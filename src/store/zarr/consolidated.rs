@@ -30,8 +30,7 @@ struct Documents {
     denies_absent: bool,
 }
 
-/// Returns the storage with its documents at hand, after reading the consolidated metadata at its root, if there are any. Fails with the
-/// errors of [`read_json`].
+/// Returns the storage with its documents at hand, after reading the root's consolidated metadata. Fails as [`read_json`] does.
 pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
     let (is_all, denies_absent) = (false, false);
     let mut documents = Documents { storage, known: Mutex::default(), is_all, denies_absent };

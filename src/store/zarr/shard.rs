@@ -223,8 +223,7 @@ impl Shard {
         Ok(if self.index_first { 0..bytes } else { rest..size })
     }
 
-    /// Checks the index of a shard of `size` bytes. Refuses entries that overlap the index or each other, as in a truncated file, and chunks
-    /// that are too large.
+    /// Checks the index of a shard of `size` bytes: entries overlap neither it nor each other, and chunks are not too large.
     pub(crate) fn check(&self, index: &[u8], size: u64) -> Decoded<()> {
         if self.index_crc {
             crc32c(Cow::Borrowed(index)).map_err(|fault| fault.in_part("shard index"))?;

@@ -277,8 +277,7 @@ impl StoredArray {
         codecs.scratch(spec).saturating_add(shard.as_ref().map_or(0, Shard::index_scratch))
     }
 
-    /// Decodes one fetched chunk; returns `None` if it is missing. If `leave` is true, bit planes of one-byte elements stay, and are
-    /// returned.
+    /// Decodes one fetched chunk; `None` if it is missing. With `leave`, bit planes of one-byte elements stay, and are returned.
     pub(crate) fn decode(
         &self,
         fetched: FetchedChunk,

@@ -3,8 +3,7 @@
 use super::Plan;
 use crate::stream::layout::Layout;
 
-/// The minimum average number of bytes of a run of elements that is read where it is stored: a call of the system for less costs more than a
-/// copy.
+/// The least average bytes of a run that is read where it is stored: a system call for less costs more than a copy.
 const LEAST_RUN: u64 = 4 << 10;
 
 /// The maximum number of chunks that are open, for two boxes: processes may have some 1,000 open files.

@@ -21,8 +21,7 @@ use crate::{
     stream::{AsStored, Convert, StreamStats, matrix::StoredMatrix},
 };
 
-/// The seconds of one multiplication of a product in f32 on one core, which does several at a time; and the multiplications that take as long
-/// as reading one element.
+/// The seconds of a multiplication of a product in f32 on one core; and the multiplications that take as long as reading an element.
 const STEP: f64 = 1e-11;
 const READ: f64 = 100.0;
 /// The seconds up to which QR is taken whatever the iteration costs, since it is more accurate.

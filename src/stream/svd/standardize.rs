@@ -18,8 +18,7 @@ use crate::{
 
 /// The number of columns whose moments a task computes.
 const COLUMNS: usize = 256;
-/// The largest root mean square of elements that stay as they are stored, and the reciprocal of the least. Sums of their squares are far from
-/// the limits of f32.
+/// The largest root mean square of elements that stay as stored, and the reciprocal of the least: their squares are far from f32's limits.
 const NEAR: f64 = (1u64 << 32) as f64;
 /// The number of elements that are converted at a time.
 const PIECE: usize = 512;
@@ -126,8 +125,7 @@ struct Measured {
     missing: Option<[u64; 2]>,
 }
 
-/// Passes that compute moments in f64 on the host. Each is over 1,024 rows, and these are merged in order, so that no bit depends on blocks or
-/// threads.
+/// Passes that compute moments in f64 on the host, over 1,024 rows each, merged in order: no bit depends on blocks or threads.
 #[derive(Debug)]
 pub(super) struct Measure<'a> {
     arrays: &'a [Arc<dyn ChunkedArray>],

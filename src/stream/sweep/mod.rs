@@ -309,8 +309,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Runs the caller's code on a box. Fails with [`Error::Argument`] with the panic message if the code panics; the error that the code
-    /// returns.
+    /// Runs the caller's code on a box. Fails as it does, or with [`Error::Argument`] and the message if it panics.
     fn unless_it_panics<T>(&self, core: &[Range<u64>], work: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
             let words =

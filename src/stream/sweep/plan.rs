@@ -147,8 +147,7 @@ impl Boxes<'_> {
         Ok(Candidate { plan, left, on_device: needs.on(device).device })
     }
 
-    /// Returns the number of boxes of this size that are written concurrently, with `left` bytes of host memory, and the bytes that they
-    /// take of these.
+    /// Returns the boxes of this size that are written concurrently in `left` bytes of host memory, and the bytes that they take.
     fn writers(&self, size: &[u64], threads: u64, left: u64) -> (u64, u64) {
         let tiles = tiles(size, &self.tile);
         let core = size.iter().product::<u64>() * self.written;

@@ -19,8 +19,7 @@ type Made = (Vec<Range<u64>>, HostBytes);
 /// A function that takes boxes, and returns false if no more are wanted.
 pub(super) type Give<'a> = dyn FnMut(Vec<Range<u64>>, HostBytes) -> bool + 'a;
 
-/// Writes the boxes that `make` gives on `threads` threads, and returns when all are written. If both fail, returns the error of writing,
-/// which came first.
+/// Writes the boxes that `make` gives on `threads` threads, and waits for all. If both fail, returns the error of writing, the first.
 pub(super) fn write_all(
     writer: &impl BoxWriter,
     threads: u64,
