@@ -310,13 +310,8 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
             let (y, y_step) = ((&others, 0..width), width);
             let features = 0..measure.features;
             let mut sums = Tensor::empty(device, &[rows, 2 * width])?;
-            ObservationPairs { x: (x, part), y, features, accumulate: false, sums0: 0, y_step }.add(
-                Term::Square,
-                1.0,
-                options,
-                false,
-                &mut sums,
-            )?;
+            let pairs = ObservationPairs { x: (x, part), y, features, accumulate: false, sums0: 0, y_step };
+            pairs.add(Term::Square, 1.0, options, false, &mut sums)?;
             // A row of sums has those of all candidates of the tile.
             let of_lines: Vec<u64> = (0..rows).map(|row| row * tile + row % tile).collect();
             let pending = gather(&sums.reshape(&[rows * tile, 2 * count])?, &of_lines)?.download()?;

@@ -313,10 +313,8 @@ impl Finish<'_> {
         } else {
             let mut values = vec![0.0; sums.len()];
             for out in &mut *out {
-                values
-                    .iter_mut()
-                    .zip(&mut sums)
-                    .for_each(|(value, sums)| *value = sums.next().unwrap_or(f64::NAN));
+                let next = values.iter_mut().zip(&mut sums);
+                next.for_each(|(value, sums)| *value = sums.next().unwrap_or(f64::NAN));
                 *out = self.metric.distance(&values, features, self.missing, noise);
             }
         }

@@ -108,14 +108,11 @@ pub(super) fn sorted(
         lines.zip(results).for_each(|((kept, numbers), (indices, distances))| {
             measure.finish_kept(kept, distances);
             // Different sums may give the same distance, so ties are sorted again.
-            let mut line: Vec<_> = distances
-                .iter()
-                .zip(numbers)
-                .map(|(&distance, &number)| Neighbor {
-                    distance: if largest_first { -distance } else { distance },
-                    number: number.into(),
-                })
-                .collect();
+            let neighbor = |(&distance, &number): (&f64, &u32)| Neighbor {
+                distance: if largest_first { -distance } else { distance },
+                number: number.into(),
+            };
+            let mut line: Vec<_> = distances.iter().zip(numbers).map(neighbor).collect();
             line.sort_unstable();
             for ((index, distance), nearest) in indices.iter_mut().zip(distances).zip(line) {
                 *index = nearest.number;

@@ -146,10 +146,8 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
                 return refused(number, &format!("a negative element, of which {metric} knows no distance"));
             }
         }
-        self.undefined
-            .iter_mut()
-            .zip(known)
-            .for_each(|(undefined, known)| *undefined = !masked && known < feature_count);
+        let undefined = self.undefined.iter_mut().zip(known);
+        undefined.for_each(|(undefined, known)| *undefined = !masked && known < feature_count);
         let scaling = metric.scaling(self.wide);
         if scaling == Scaling::None {
             return Ok(());
@@ -161,11 +159,8 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         let is_known = |size: &f64| if self.wide { !negative } else { (1e-15..1e18).contains(size) };
         if !sizes.iter().all(is_known) {
             let largest = self.alone(Term::Largest, &Options { negative, ..rule })?;
-            sizes
-                .iter_mut()
-                .zip(largest)
-                .filter(|(size, _)| !is_known(size))
-                .for_each(|(size, largest)| *size = largest);
+            let others = sizes.iter_mut().zip(largest).filter(|(size, _)| !is_known(size));
+            others.for_each(|(size, largest)| *size = largest);
         }
         self.sizes = sizes;
         Ok(())

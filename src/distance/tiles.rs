@@ -306,11 +306,7 @@ fn tile_shape<const N: usize>(writer: &impl BoxWriter, shape: [u64; N]) -> Resul
         return Err(Error::argument("write distances", "writer", why));
     }
     <[u64; N]>::try_from(tile).ok().filter(|_| writer.shape() == shape).ok_or_else(|| {
-        Error::shape(
-            "write distances",
-            format_args!("an array of {shape:?}"),
-            format_args!("{:?}", writer.shape()),
-        )
+        Error::shape("write distances", format!("an array of {shape:?}"), format!("{:?}", writer.shape()))
     })
 }
 

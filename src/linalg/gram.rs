@@ -335,7 +335,6 @@ impl<R: Real> InnerSum<R> {
 const DEPTH: u64 = 64;
 
 /// Returns `xᵀ x` for x (m, n): for f32 to about 1e-6 of |x|ᵀ|x|, for f64 in f64. Waits.
-///
 /// For f32, sums over 64 rows are in f32, and for more than 128 columns so are sums of these up to 256 to 1,024 rows; a [`BlockSum`] adds up
 /// the results.
 pub(crate) fn gram<R: Real>(x: &Tensor<R>) -> Result<Matrix> {

@@ -83,7 +83,6 @@ pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>
 const PANEL: usize = 32;
 
 /// Factorises a square a as `a = Q R`, with a nonnegative diagonal of R, by Householder reflections.
-///
 /// Each column of the product is right to rounding, however little of the column is orthogonal to the previous columns; faer's `qr_in_place`
 /// does not reflect such columns.
 pub(crate) fn upper(a: MatRef<'_, f64>) -> (Mat<f64>, Mat<f64>) {

@@ -119,7 +119,6 @@ impl Krylov {
     }
 
     /// Adds an orthonormal block and its image. If the block would not fit, first reduces the basis to `keep` Ritz vectors.
-    ///
     /// This is a thick restart (Wu and Simon, "Thick-restart Lanczos method for large symmetric eigenvalue problems", SIAM J. Matrix Anal.
     /// Appl. 22, 2000): the block itself continues the old basis.
     pub(crate) fn push(&mut self, block: Tensor<f64>, image: Tensor<f64>, keep: usize) -> Result<()> {
@@ -218,7 +217,6 @@ impl Krylov {
     }
 
     /// Returns orthonormal vectors that span the directions of b's range along which b is longer than `noise`.
-    ///
     /// This is one round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization requirements", SIAM
     /// J. Sci. Comput. 23, 2002). Its result is orthonormal to eps times the squared condition number of b.
     fn orthonormalize(&self, b: &Tensor<f64>, noise: f64) -> Result<Tensor<f64>> {

@@ -213,18 +213,13 @@ impl<const ROWS: usize, const COLS: usize> From<[[f64; COLS]; ROWS]> for Matrix 
 impl Matrix {
     /// Returns the index of element (i, j) in C order.
     fn place(&self, (i, j): (usize, usize)) -> usize {
-        assert!(
-            i < self.rows && j < self.cols,
-            "element ({i}, {j}) of a matrix of {} x {}",
-            self.rows,
-            self.cols
-        );
-        i * self.cols + j
+        let Self { rows, cols, .. } = *self;
+        assert!(i < rows && j < cols, "element ({i}, {j}) of a matrix of {rows} x {cols}");
+        i * cols + j
     }
 }
 
-/// # Panics
-/// When there is no such row or column.
+/// Panics when there is no such row or column.
 impl Index<(usize, usize)> for Matrix {
     type Output = f64;
 
@@ -233,8 +228,7 @@ impl Index<(usize, usize)> for Matrix {
     }
 }
 
-/// # Panics
-/// When there is no such row or column.
+/// Panics when there is no such row or column.
 impl IndexMut<(usize, usize)> for Matrix {
     fn index_mut(&mut self, at: (usize, usize)) -> &mut f64 {
         let place = self.place(at);

@@ -94,7 +94,6 @@ pub fn qr<R: Real>(x: &Tensor<R>) -> Result<Qr<R>> {
 }
 
 /// `x = B F R` with B on the device, and F and R on the host; B F is orthonormal.
-///
 /// The product B F is left to the caller, who may have another factor to multiply by.
 #[derive(Debug)]
 pub(crate) struct Factors<R: Real> {
@@ -277,7 +276,6 @@ impl Round {
 }
 
 /// Writes L with `Pᵀ g P = L Lᵀ` to the lower triangle of g, and returns P as the index of the column at each position.
-///
 /// Stops when rounding leaves no positive pivot. The rest of the diagonal is then set to 0.
 fn pivoted_cholesky(op: &'static str, g: &mut Mat<f64>) -> Result<Vec<usize>> {
     let n = g.nrows();

@@ -17,7 +17,6 @@ fn strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Copies the C-ordered block `block` of shape `extent` into `data` of shape `shape` at `origin`.
-///
 /// `extent + origin` must lie inside `shape`; `size` is the number of bytes of one element.
 pub(crate) fn insert_block(
     data: &mut [u8],

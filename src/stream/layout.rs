@@ -103,10 +103,8 @@ impl<'a> Layout<'a> {
     }
 
     /// Converts a row of the box, in C order, from the held parts of the chunks. `row` is its number among the rows of all arrays, the first of
-    /// which in the chunks is `first`; `room` is a buffer that is reused for the next row.
-    ///
-    /// # Errors
-    /// The index in the row of the first element that does not fit, and the reason.
+    /// which in the chunks is `first`; `room` is a buffer that is reused for the next row. Fails with
+    /// the index in the row of the first element that does not fit, and the reason.
     pub(super) fn convert_row(
         &self,
         chunks: &[HeldChunk<'_>],

@@ -431,10 +431,8 @@ impl<'a> Blocks<'a> {
         let clock = Clock::new();
         let part = || (clock.part(), Vec::new());
         let fill_part = |(_, room): &mut (_, Vec<u8>), row: (usize, &mut [u8])| fill(room, row);
-        let filled = self
-            .device
-            .pool()?
-            .install(|| out.par_chunks_mut(width).enumerate().try_for_each_init(part, fill_part));
+        let rows = out.par_chunks_mut(width).enumerate();
+        let filled = self.device.pool()?.install(|| rows.try_for_each_init(part, fill_part));
         // The threads of the pool may have been reading.
         let (_, idle) = clock.took();
         span.split(Stage::Chunks, "", idle, 0);

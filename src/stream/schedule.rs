@@ -14,7 +14,6 @@ use super::{
 use crate::{Cancel, Result};
 
 /// The boxes of a pass, in the order of its steps; some steps have no box.
-///
 /// Chunks are held only within a strip of boxes, each from the first box that needs it to the last. Chunks that several strips need are
 /// read for each of these strips.
 #[derive(Debug)]

@@ -292,12 +292,8 @@ impl BoxSearch {
         tables: &Tables,
     ) -> Result<PreparedObservations<'t, T>> {
         let (first, table) = (self.observations(array, number).start, Arc::clone(&tables[array][number]));
-        PreparedObservations::prepared(
-            (NAMES[array], x, first),
-            table,
-            self.measure.wide,
-            &self.measure.options,
-        )
+        let Measure { wide, options, .. } = &self.measure;
+        PreparedObservations::prepared((NAMES[array], x, first), table, *wide, options)
     }
 
     fn boxes(&self, array: usize) -> usize {

@@ -49,12 +49,8 @@ fn nearest_in_boxes<T: Element>(
         let mut nearest = Search::new(measure, extents, k, side)?;
         let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, &search.run)?;
         search.each_strip(boxes, stats, &mut |x, y| {
-            sums.add(
-                (x, x.range(), 0),
-                y,
-                &mut |sums, rows, columns| nearest.offer(sums, rows, columns),
-                &mut drop,
-            )
+            let mut offer = |sums: &Tensor<f32>, rows, columns| nearest.offer(sums, rows, columns);
+            sums.add((x, x.range(), 0), y, &mut offer, &mut drop)
         })?;
         let started = Instant::now();
         let (kept, numbers) = nearest.into_tensors();

@@ -27,10 +27,8 @@ fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
     }
 }
 
-/// Returns the plan for the largest of the sizes `size`, `smaller(size)` and so on that fits memory. The smallest is 1.
-///
-/// # Errors
-/// If no plan fits, the error of the one that needs the least memory; other errors of `plan`.
+/// Returns the plan for the largest of the sizes `size`, `smaller(size)` and so on that fits memory. The smallest is 1. If none fits, fails
+/// with the error of the one that needs the least memory.
 pub(super) fn largest_that_fits<P>(
     mut size: u64,
     smaller: impl Fn(u64) -> u64,

@@ -69,10 +69,8 @@ pub(super) fn open(text: &str, options: &StorageOptions) -> Result<Arc<dyn Stora
     Ok(Arc::new(storage))
 }
 
-/// Runs a request on this thread, until it ends or the flag is set.
-///
-/// # Errors
-/// [`ErrorKind::Interrupted`] once the flag is set; an error if the system cannot start the threads of the network.
+/// Runs a request on this thread, until it ends or the flag is set. Fails with [`ErrorKind::Interrupted`] once the flag is set, and if the
+/// system cannot start the threads of the network.
 fn wait<T: Send>(cancel: &Cancel, request: impl Future<Output = T> + Send) -> io::Result<T> {
     let runtime = runtime()?;
     let work = || {

@@ -7,10 +7,8 @@ use std::{env, fs, path::PathBuf};
 pub(super) struct Profile(Vec<(String, String)>);
 
 impl Profile {
-    /// Reads the profile of that name, or else the one that `AWS_PROFILE` names, or the default one.
-    ///
-    /// # Errors
-    /// A text, if a profile that was named is in neither file, or has no keys but another way to get them.
+    /// Reads the profile of that name, or else the one that `AWS_PROFILE` names, or the default one. Fails with a
+    /// text if a profile that was named is in neither file, or has no keys but another way to get them.
     pub(super) fn read(given: Option<&str>) -> Result<Self, String> {
         let named = given.map(str::to_owned).or_else(|| env::var("AWS_PROFILE").ok());
         let name = named.as_deref().unwrap_or("default");

@@ -310,10 +310,8 @@ pub(crate) fn lzma(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
 /// Reads to the end, but stops one byte past `size`.
 fn inflate(reader: impl Read, size: Size, what: &str) -> Decoded<Vec<u8>> {
     let mut decoded = buffer(if let Size::Exactly(expected) = size { expected } else { 0 })?;
-    reader
-        .take(size.cap() as u64 + 1)
-        .read_to_end(&mut decoded)
-        .map_err(|error| damaged("it cannot be decompressed", size, &error))?;
+    let read = reader.take(size.cap() as u64 + 1).read_to_end(&mut decoded);
+    read.map_err(|error| damaged("it cannot be decompressed", size, &error))?;
     size.check(decoded.len() as u64, what)?;
     Ok(decoded)
 }

@@ -80,7 +80,6 @@ fn part(bytes: StoredBytes, range: Range<usize>) -> StoredBytes {
 }
 
 /// The entries of a zip archive, or of a folder within it, as values. Stored entries are read in parts, deflated ones as a whole.
-///
 /// The archive is neither written nor unpacked. Its directory is in memory: about 100 bytes for each entry.
 #[derive(Debug)]
 pub(super) struct ZipStorage {

@@ -198,10 +198,7 @@ impl Sweep<'_> {
         Ok(out)
     }
 
-    /// Maps an area with one plan.
-    ///
-    /// # Errors
-    /// The error, and the areas that remain.
+    /// Maps an area with one plan. Fails with the error and the areas that remain.
     fn map_once<W: BoxWriter>(
         &self,
         operation: &dyn UntypedOperation,
