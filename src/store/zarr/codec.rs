@@ -7,10 +7,9 @@ use zarrs::metadata::v3::MetadataV3;
 
 use super::{
     filter::Filter,
-    guard::{self, Decoded, Size, Why, in_order},
+    guard::{self, Decoded, InPlanes, Size, Why, in_order},
     layout,
 };
-use crate::store::BitPlanes;
 
 /// The codecs that errors about other codecs list.
 pub(crate) const SUPPORTED: &str = "blosc, zstd, gzip, zlib, lz4, bz2, lzma, crc32c, fletcher32, shuffle, delta, fixedscaleoffset, \
@@ -157,7 +156,7 @@ impl Codecs {
         encoded: Cow<'_, [u8]>,
         spec: &ChunkSpec,
         leave: bool,
-    ) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
+    ) -> Decoded<InPlanes<Vec<u8>>> {
         let ToBytes::Plain { big_endian } = &self.to_bytes else {
             let text = self.bytes.decode(encoded, Size::AtMost(spec.text))?;
             return Ok((text.into_owned(), None));
@@ -197,11 +196,7 @@ pub(crate) enum BytesCodec {
 
 impl BytesCodec {
     /// Decodes `data` with this codec, but leaves bit planes, which it returns, for the caller to undo.
-    pub(crate) fn decode(
-        self,
-        data: Cow<'_, [u8]>,
-        size: Size,
-    ) -> Decoded<(Cow<'_, [u8]>, Option<BitPlanes>)> {
+    pub(crate) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Decoded<InPlanes<Cow<'_, [u8]>>> {
         let decoded = match self {
             Self::Blosc { block } => {
                 return guard::blosc(data, size, block).map(|(bytes, planes)| (Cow::Owned(bytes), planes));
@@ -300,11 +295,7 @@ impl BytesCodecs {
     }
 
     /// Decodes as [`decode`](Self::decode), but leaves the bit planes of the final result, which it returns.
-    fn decode_planes<'a>(
-        &self,
-        encoded: Cow<'a, [u8]>,
-        innermost: Size,
-    ) -> Decoded<(Cow<'a, [u8]>, Option<BitPlanes>)> {
+    fn decode_planes<'a>(&self, encoded: Cow<'a, [u8]>, innermost: Size) -> Decoded<InPlanes<Cow<'a, [u8]>>> {
         let (mut data, mut planes) = (encoded, None);
         for (codec, size) in self.0.iter().zip(self.sizes(innermost)).rev() {
             in_order(planes, &mut data)?;

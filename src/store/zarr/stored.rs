@@ -15,7 +15,7 @@ use std::{
 use zarrs::array::ChunkKeyEncoding;
 
 use super::{
-    guard::{Decoded, Fault, Size, buffer},
+    guard::{Decoded, Fault, InPlanes, Size, buffer},
     json,
     metadata::{self, Metadata},
     shard::{Index, Indexes, Shard},
@@ -24,7 +24,7 @@ use crate::{
     DecodedChunk, Error, FetchedChunk, LookedFor, OpenChunk, Result, Shards, WholeShard,
     extent::to_usize,
     locked::locked,
-    store::{BitPlanes, Storage, StoredBytes, Value, storage::join},
+    store::{Storage, StoredBytes, Value, storage::join},
 };
 
 /// An array of numbers or strings of a store.
@@ -282,7 +282,7 @@ impl StoredArray {
         &self,
         fetched: FetchedChunk,
         leave: bool,
-    ) -> Decoded<Option<(DecodedChunk, Option<BitPlanes>)>> {
+    ) -> Decoded<Option<InPlanes<DecodedChunk>>> {
         let start = Instant::now();
         let Some(encoded) = fetched.bytes else { return Ok(None) };
         let stored = encoded.len() as u64;
