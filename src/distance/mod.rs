@@ -200,13 +200,7 @@ pub struct Options {
 }
 
 crate::setters! {
-    Options {
-        missing(Missing),
-        negative(bool),
-        columns(bool),
-        narrow(bool),
-        expanded(bool),
-    }
+    Options { missing(Missing), negative(bool), columns(bool), narrow(bool), expanded(bool) }
 }
 
 impl Options {

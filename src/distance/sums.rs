@@ -306,14 +306,8 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         let zeros = Tensor::zeros(device, &if self.by_column { [features, 1] } else { [1, features] })?;
         let zero = PreparedObservations::plain(("zero", &zeros), self.wide, options)?;
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
-        let pairs = ObservationPairs {
-            x: (self, self.range()),
-            y: (&zero, 0..1),
-            features: range,
-            accumulate: false,
-            sums0: 0,
-            y_step: 0,
-        };
+        let (x, y) = ((self, self.range()), (&zero, 0..1));
+        let pairs = ObservationPairs { x, y, features: range, accumulate: false, sums0: 0, y_step: 0 };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
         Ok(sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide)).collect())
@@ -416,12 +410,10 @@ impl<T: Element> ObservationPairs<'_, T> {
             for col in columns.clone().step_by(to_usize(width)) {
                 let Range { start, end } = self.features;
                 for feature in (start..end.max(start + 1)).step_by(to_usize(depth)) {
-                    let part = [
-                        row..rows.end.min(row + height),
-                        col..columns.end.min(col + width),
-                        feature..end.min(feature + depth),
-                    ];
-                    self.launch(part, (term, power), options, lower, sums)?;
+                    let (rows, columns) =
+                        (row..rows.end.min(row + height), col..columns.end.min(col + width));
+                    let features = feature..end.min(feature + depth);
+                    self.launch([rows, columns, features], (term, power), options, lower, sums)?;
                 }
             }
         }

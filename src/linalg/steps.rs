@@ -144,15 +144,8 @@ impl SvdSteps {
         }
         let v = Matrix::from_tensor(&self.krylov.vectors(&self.found.ritz)?)?.transposed();
         let Found { s, residuals, converged, .. } = self.found.clone();
-        Ok(RightSvd {
-            s,
-            v,
-            residuals,
-            converged,
-            passes: self.status.pass,
-            found: self.resumed,
-            image: None,
-        })
+        let (passes, found) = (self.status.pass, self.resumed);
+        Ok(RightSvd { s, v, residuals, converged, passes, found, image: None })
     }
 
     /// Returns the product of the matrix with the components' vectors, if products with the whole basis were kept.

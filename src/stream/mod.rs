@@ -317,17 +317,8 @@ impl<'a> Blocks<'a> {
         }
         let prefetch = Prefetch::new(plan, device, rows, bytes, left_out, cancel.clone())?;
         let bytes = plan.staged_bytes(rows);
-        Ok(Self {
-            plan,
-            device,
-            prefetch,
-            next: 0,
-            bytes,
-            slots: [None, None],
-            keep_slots: None,
-            uploaded: Duration::ZERO,
-            stats: StreamStats::default(),
-        })
+        let (slots, uploaded, stats) = ([None, None], Duration::ZERO, StreamStats::default());
+        Ok(Self { plan, device, prefetch, next: 0, bytes, slots, keep_slots: None, uploaded, stats })
     }
 
     /// Takes the staging slots of an earlier pass with boxes of as many bytes, on the same device, and leaves them for the next one.

@@ -101,6 +101,7 @@ struct Label {
     name: Box<str>,
 }
 
+#[derive(Default)]
 struct Ring {
     most: usize,
     events: VecDeque<Event>,
@@ -179,17 +180,7 @@ impl Default for Timeline {
 impl Timeline {
     /// Creates a timeline that keeps the newest `events` events, at least one.
     pub fn new(events: usize) -> Self {
-        let ring = Ring {
-            most: events.max(1),
-            events: VecDeque::new(),
-            dropped: 0,
-            labels: Vec::new(),
-            named: Default::default(),
-            lanes: Vec::new(),
-            threads: HashMap::new(),
-            named_lanes: HashMap::new(),
-            grids: HashMap::new(),
-        };
+        let ring = Ring { most: events.max(1), ..Ring::default() };
         let (began, began_at, has_ended) = (Instant::now(), SystemTime::now(), AtomicBool::new(false));
         Self(Arc::new(Inner { began, began_at, has_ended, ring: Mutex::new(ring) }))
     }

@@ -6,6 +6,7 @@ use super::{Event, Label, Lane, Ring, Stage, Timeline};
 use crate::{extent::index_at, locked::locked};
 
 /// A copy of a timeline's events, by lane.
+#[derive(Default)]
 pub(super) struct Summary {
     pub(super) labels: Vec<Label>,
     /// The phases, and a lane for each thread and each queue; threads that ran one after another under one name share a lane.
@@ -53,16 +54,8 @@ impl Timeline {
         };
         let (start, end) =
             (events.iter().map(|e| e.start).min(), events.iter().map(|e| e.start + e.took).max());
-        let mut summary = Summary {
-            labels,
-            phases: Vec::new(),
-            lanes: Vec::new(),
-            held: Vec::new(),
-            within: start.unwrap_or(0)..end.unwrap_or(0),
-            dropped,
-            began_at: self.began_at_micros(),
-            grids,
-        };
+        let (within, began_at) = (start.unwrap_or(0)..end.unwrap_or(0), self.began_at_micros());
+        let mut summary = Summary { labels, within, dropped, began_at, grids, ..Summary::default() };
         let (mut threads, mut held) = (vec![Vec::new(); names.len()], BTreeMap::<u16, Vec<_>>::new());
         for event in events {
             match summary.labels[usize::from(event.label)].stage {

@@ -245,12 +245,8 @@ impl Job<'_> {
         if sign == SignRule::MaxAbsU {
             sign.apply(&matrix, &mut svd.v, &mut svd.passes, self.run)?;
         }
-        let readings = 1 + svd.passes;
-        Ok((
-            Vectors::Map { svd, map: Source::Stored(Box::new(matrix)), is_transposed },
-            readings,
-            StreamStats::default(),
-        ))
+        let (readings, map) = (1 + svd.passes, Source::Stored(Box::new(matrix)));
+        Ok((Vectors::Map { svd, map, is_transposed }, readings, StreamStats::default()))
     }
 }
 
