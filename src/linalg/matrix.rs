@@ -318,10 +318,8 @@ mod tests {
         let printed = format!("{:.0?}", counted(100, 9));
         assert_eq!(printed.lines().next(), Some("[[0, 1, 2, 3, ..., 5, 6, 7, 8],"));
         assert_eq!(printed.lines().count(), 9);
-        assert!(
-            printed.ends_with(" [891, 892, 893, 894, ..., 896, 897, 898, 899]], shape=[100, 9]"),
-            "{printed}"
-        );
+        let ending = " [891, 892, 893, 894, ..., 896, 897, 898, 899]], shape=[100, 9]";
+        assert!(printed.ends_with(ending), "{printed}");
     }
 
     #[cfg(feature = "ndarray")]

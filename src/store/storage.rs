@@ -542,18 +542,16 @@ mod tests {
             assert!(matches!(get("a/b/f", 9), Value::Absent));
             let sizes = ["a/b/c", "a/d", "b"].map(|key| storage.size(key).unwrap());
             assert_eq!(sizes, [Some(5), Some(0), None]);
-            assert_eq!(
-                (storage.list("").unwrap(), storage.list("a").unwrap()),
-                (vec!["a".into()], vec!["b".into()])
-            );
+            assert_eq!(storage.list("").unwrap(), ["a"]);
+            assert_eq!(storage.list("a").unwrap(), ["b"]);
         }
         // A file outside the folder cannot be reached.
         let beside = Folder::new(path.join("a"));
         for key in ["../e", "b/../../e"] {
+            assert!(beside.get(key, 9).is_err() && beside.size(key).is_err());
             assert!(
-                beside.get(key, 9).is_err() && beside.size(key).is_err() && beside.put(key, b"x").is_err()
+                beside.put(key, b"x").is_err() && beside.list(key).is_err() && beside.sweep(key).is_err()
             );
-            assert!(beside.list(key).is_err() && beside.sweep(key).is_err());
         }
         assert!(matches!(beside.get("/d", 9).unwrap(), Value::Bytes(_)));
         assert!(folder.get("a", 9).is_err() && folder.size("a").is_err());

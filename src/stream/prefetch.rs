@@ -203,9 +203,8 @@ impl<'a> Prefetch<'a> {
                     self.all_started = true;
                     return self.make_room();
                 };
-                self.waiting.extend(
-                    self.schedule.needs(self.plan, place).chunks(self.plan).map(|chunk| (first, chunk)),
-                );
+                let needs = self.schedule.needs(self.plan, place);
+                self.waiting.extend(needs.chunks(self.plan).map(|chunk| (first, chunk)));
                 self.next = first + 1;
                 continue;
             };

@@ -68,9 +68,7 @@ mod tests {
     fn values_of_a_section() {
         let text = "[default]\nregion = a\n[profile b ]\n# region = c\nregion=d\ns3 =\n  region = e\n[other]\nregion = f\n";
         let of = |name: &str| Profile(section(text, |section| section == name));
-        assert_eq!(
-            ["default", "profile b", "none"].map(|name| of(name).get("region").map(str::to_owned)),
-            [Some("a".to_owned()), Some("d".to_owned()), None]
-        );
+        let regions = ["default", "profile b", "none"].map(|name| of(name).get("region").map(str::to_owned));
+        assert_eq!(regions, [Some("a".to_owned()), Some("d".to_owned()), None]);
     }
 }
