@@ -417,7 +417,6 @@ impl<'a, T: Element> Job<'a, T> {
         share_of(rows, self.share)
     }
 
-    /// Returns the numbers of observations of x and of y.
     pub(super) fn extents(&self) -> [usize; 2] {
         self.measure.extents().map(to_usize)
     }

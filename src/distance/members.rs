@@ -79,34 +79,15 @@ pub(super) fn with_copies<T: Element, R>(
     work: impl FnOnce(Vec<Job<'_, T>>, Device) -> Result<R>,
 ) -> Result<R> {
     let device = x.device().first_members(to_usize(most));
-    let views = views(&device, x, y, run)?;
-    work(jobs_of(&device, first, &views, run)?, device)
-}
-
-type Views<'x, T> = Vec<(TensorView<'x, T>, Option<TensorView<'x, T>>)>;
-
-fn views<'x, T: Element>(
-    device: &Device,
-    x: &'x Tensor<T>,
-    y: Option<&'x Tensor<T>>,
-    run: &Run,
-) -> Result<Views<'x, T>> {
-    device.each_member(run, 0, |_, member, _| Ok((view(x, member)?, y.map(|y| view(y, member)).transpose()?)))
-}
-
-/// Returns a job for each member, of which `first` is the first.
-fn jobs_of<'v, T: Element>(
-    device: &Device,
-    first: Job<'v, T>,
-    views: &'v Views<'v, T>,
-    run: &Run,
-) -> Result<Vec<Job<'v, T>>> {
+    let views = device.each_member(run, 0, |_, member, _| {
+        Ok((view(x, member)?, y.map(|y| view(y, member)).transpose()?))
+    })?;
     let (metric, options) = (first.measure.metric, first.measure.options);
     let others = device.each_member(run, 0, |i, _, _| {
         let (x, y) = &views[i];
         (i > 0).then(|| Job::new(x, y.as_deref(), metric, &options)).transpose()
     })?;
-    Ok([first].into_iter().chain(others.into_iter().flatten()).collect())
+    work([first].into_iter().chain(others.into_iter().flatten()).collect(), device)
 }
 
 /// Returns the number of tiles of m observations, each of which one member of a group computes.

@@ -88,10 +88,7 @@ pub(crate) struct Band {
 
 impl Plan {
     /// Plans blocks of `block_rows` of the selected `rows` of `arrays`, with the selected `columns`, or with all if `columns` is `None`.
-    /// `convert` defines the conversion of elements.
-    ///
-    /// # Cost
-    /// See [`new`](Self::new).
+    /// `convert` defines the conversion of elements. The cost is that of [`new`](Self::new).
     ///
     /// # Errors
     /// See [`new`](Self::new).
