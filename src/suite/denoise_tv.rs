@@ -1,13 +1,7 @@
 //! Tests of total variation denoising against an oracle in f64.
 
-use super::{
-    data::{Sample, for_each_type, values},
-    device_tests,
-};
-use crate::{
-    DType, Device, Element, Error, Real, Tensor, assert_err,
-    filter::{TvOptions, denoise_tv},
-};
+use super::*;
+use crate::filter::{TvOptions, denoise_tv};
 
 device_tests! {
     images_of_every_type, sizes_around_the_groups, shifted_scaled_and_turned, refused;

@@ -2,22 +2,13 @@
 
 use std::{
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use super::{
-    cpu,
-    data::values,
-    device_tests,
-    filter_stored::{read, stored, within},
-};
+use super::filter_stored::{read, stored, within};
+use super::*;
 use crate::{
-    ChunkedArray, Device, Error, Result, Run, StoredType, Tensor, assert_err,
     filter::{DenoisedTv, TvOptions, denoise_tv, write_denoised_tv},
-    openings::told,
     store::{ArraySpec, ArrayWriter, Folder, MemoryArray},
 };
 
@@ -72,6 +63,10 @@ fn cut_anyhow(device: &Device) {
     let volumes = TvOptions::default().axes([1, 2, 3]).weight(0.4).eps(2e-3);
     let planes = volumes.clone().axes([2, 3]).eps(5e-3);
     for (i, options) in [volumes.clone().max_iterations(5).eps(0.0), volumes, planes].iter().enumerate() {
+        // An emulated GPU takes long for it; iterations in planes end by the same rule.
+        if i == 1 && !device.shares_host_memory() {
+            continue;
+        }
         let of = |name: &str, run: &Run| {
             let folder = folder.path().join(format!("{i}{name}"));
             let _ = std::fs::remove_dir_all(&folder);

@@ -2,27 +2,18 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{
-    cpu,
-    data::{Sample, values},
-    device_tests,
-    distance::{
-        BOUND, WIDE_BOUND, assert_within, expected, metrics, nonnegative, observations, of_shares, rows,
-    },
+use super::distance::{
+    BOUND, RULES, WIDE_BOUND, assert_within, expected, metrics, nonnegative, observations, of_shares, rows,
 };
-use crate::{
-    Cancel, DType, Device, Error, Run, Tensor,
-    distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
-    linalg::Matrix,
-    openings::{assert_refused, least},
+use super::*;
+use crate::distance::{
+    Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted,
 };
 
 device_tests! {
     empty, nothing_to_frame, refused, f64_after_f32, cancelled_midway; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means, zeros_taken_away, growing,
     what_does_not_merge,
 }
-
-const RULES: [Missing; 4] = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
 
 /// Observations with `features` features each.
 struct Data<'a, T> {
@@ -149,7 +140,7 @@ fn missing_elements(device: &Device) {
     for (i, missing) in RULES.into_iter().enumerate() {
         let options = Options::default().missing(missing).negative(i % 2 == 1).columns(i == 1);
         let metrics = metrics().filter(|&metric| !of_shares(metric)).enumerate();
-        // Devices treat the last two rules alike, so each metric tests one of the two.
+        // The last two rules differ for pairs that share no feature, so each metric tests one of the two.
         for (_, metric) in metrics.filter(|(of, _)| i < 2 || of % 2 == i % 2) {
             let exact = !matches!(metric, Metric::Canberra | Metric::Minkowski(_));
             let result = check(device, (&x, None), (metric, &options), &[1, 13], exact);
@@ -381,10 +372,8 @@ fn refused(device: &Device) {
         let elsewhere = Tensor::from_slice(cpu(), &[1.0; 6], &[3, 2]).unwrap();
         assert!(matches!(both.add(&two, Some(&elsewhere)), Err(Error::WrongDevice { name: "y", .. })));
     }
-    says(
-        both.add(&tensor(&[1.0; 2], &[2, 1]), Some(&tensor(&[1.0, 1.0, f32::NEG_INFINITY], &[3, 1]))),
-        "`y`: observation 2",
-    );
+    let infinite = tensor(&[1.0, 1.0, f32::NEG_INFINITY], &[3, 1]);
+    says(both.add(&tensor(&[1.0; 2], &[2, 1]), Some(&infinite)), "`y`: observation 2");
 
     let divergence = |n| new(n, Metric::JensenShannon, &plain).unwrap();
     says(divergence(None).add(&two, None), "needs the sum of each observation");

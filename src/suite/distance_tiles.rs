@@ -3,26 +3,23 @@
 use std::{
     io,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::{data::values, device_tests};
+use super::*;
 use crate::{
-    Budget, Device, Error, MissingChunk, Run, StoredType, Tensor, assert_err,
+    MissingChunk,
     distance::{
         Metric, Missing, Options, condensed, pairwise, pairwise_counted, write_condensed, write_pairwise,
     },
-    openings::{Puts, assert_refused, elements, files, least, told},
+    openings::{Puts, elements, files},
     store::{
         ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, NpyArray, NpyWriter, WritableStorage,
         ZarrArray,
     },
 };
 
-device_tests! { squares, refused; runs_of_pairs, resumed }
+device_tests! { refused; squares, runs_of_pairs, resumed }
 
 fn spec(dtype: StoredType, shape: &[u64], tile: &[u64]) -> ArraySpec {
     let mut spec = ArraySpec::new(dtype, shape, tile);

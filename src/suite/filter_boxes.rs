@@ -1,12 +1,7 @@
 //! Tests of arrays that are filtered in panels, since no binding holds them. Boxes of them are tested with stored arrays.
 
-use super::{
-    data::{Sample, values},
-    device_tests,
-    filter::weights,
-};
+use super::{filter::weights, *};
 use crate::{
-    Device, Tensor,
     filter::{Mode, axis::BoxAxis, boxes::Filter, taps::Taps},
     kernels::{WG, correlate::Combine},
 };
@@ -39,7 +34,7 @@ fn panels_are_the_whole(device: &Device) {
             let axes = shape.iter().map(|&n| BoxAxis::whole(n, Some(taps(sigma)))).collect();
             filtered(device, &x, axes)
         };
-        let (got, expected) = (on(device), on(super::cpu()));
+        let (got, expected) = (on(device), on(cpu()));
         let far = got.iter().zip(&expected).filter(|(a, b)| (a.value() - b.value()).abs() > bound).count();
         assert_eq!(far, 0, "{shape:?}");
         if device.info().name == "cpu" {

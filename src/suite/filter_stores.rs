@@ -1,19 +1,13 @@
 //! Tests of Gaussians of stored arrays in special cases: full disks, missing chunks, NaN and infinity, types that tensors lack.
 
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{io, sync::atomic::Ordering};
 
-use super::{
-    data::values,
-    device_tests,
-    filter_stored::{CHUNK, SHAPE, TILE, blur, read, stored, within},
-};
+use super::filter_stored::{CHUNK, SHAPE, TILE, blur, read, stored, within};
+use super::*;
 use crate::{
-    ChunkedArray, Device, DeviceOptions, Error, MissingChunk, Run, StoredType, Tensor,
+    MissingChunk,
     filter::{GaussianOptions, Mode, gaussian, gaussian_box, write_gaussian},
-    openings::{Puts, assert_refused},
+    openings::Puts,
     store::{ArraySpec, ArrayWriter, BoxWriter, Folder, ZarrArray},
 };
 
@@ -47,7 +41,7 @@ fn a_full_disk() {
     let written = written.unwrap();
     assert_eq!((written.found, written.boxes), (puts - 2, 130 - puts));
     assert_eq!(more, written.boxes + 1);
-    let x = Tensor::from_slice(super::cpu(), &elements, &shape).unwrap();
+    let x = Tensor::from_slice(cpu(), &elements, &shape).unwrap();
     let expected: Tensor<f32> = gaussian(&x, 1.0, &GaussianOptions::default()).unwrap();
     assert!(read::<f32>(folder.path()) == expected.read().unwrap());
 }
@@ -55,7 +49,7 @@ fn a_full_disk() {
 /// skimage's ranges also apply to types that tensors do not hold: booleans are 0 and 1 already.
 #[test]
 fn ranges_of_stored_types() {
-    let (device, options, run) = (super::cpu(), GaussianOptions::skimage(), Run::default());
+    let (device, options, run) = (cpu(), GaussianOptions::skimage(), Run::default());
     let (elements, folder) = ([0u8, 1, 1, 0, 1, 0, 0, 1], tempfile::tempdir().unwrap());
     let writer = ArrayWriter::create(
         Arc::new(Folder::new(folder.path())),

@@ -1,17 +1,13 @@
 //! Tests of what `Device::launch` and the compilers refuse.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
-use super::{cpu, device_tests};
+use super::*;
 use crate::{
-    Backend, Cancel, Device, Error, Tensor,
     filter::{GaussianOptions, gaussian},
     kernel::{Access, Binding, CpuLaunch, Grid, Kernel, Spec},
     linalg,

@@ -1,6 +1,4 @@
-//! Tests of every operation on every device, against the same f64 oracles.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! Tests of every operation on every device, against the same f64 oracles. Files import what most of them use from here.
 
 mod bits;
 mod block_sum;
@@ -71,9 +69,21 @@ mod timeline;
 mod tolerance;
 mod transpose;
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use half::{bf16, f16};
+
+use data::{Sample, bits, for_each_type, matrix, smallest, values};
+use tolerance::{EXACT, ONE_OPERATION, Reference, assert_close, dot, dot_of};
+
 #[cfg(feature = "wgpu")]
 use crate::openings::application_device;
-use crate::{Device, DeviceOptions, device_tests, openings::cpu};
+use crate::{
+    Backend, Budget, Cancel, ChunkedArray, DType, Device, DeviceOptions, Element, Error, MemoryKind, Real,
+    Result, Run, Status, StoredType, Tensor, assert_err, device_tests,
+    linalg::Matrix,
+    openings::{assert_refused, cpu, least, told},
+};
 
 /// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
 fn group_of(device: &Device, count: usize) -> Device {

@@ -4,11 +4,8 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::device_tests;
-use crate::{
-    Device, Element, Error, Real, Result, Tensor,
-    array::{Compare, Zip, any, argmax, argmin, clamp, compare, max, mean, min, select, sum, zip},
-};
+use super::*;
+use crate::array::{Compare, Zip, any, argmax, argmin, clamp, compare, max, mean, min, select, sum, zip};
 
 device_tests! { as_numpy }
 
@@ -83,10 +80,8 @@ fn check<R: Real>(device: &Device, case: &Value) {
         (Ok((shape, found)), Some((expected_shape, expected))) => {
             assert_eq!(shape, expected_shape, "{case}");
             let same = |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan();
-            assert!(
-                found.len() == expected.len() && found.iter().zip(&expected).all(same),
-                "{case}: {found:?}"
-            );
+            assert_eq!(found.len(), expected.len(), "{case}");
+            assert!(found.iter().zip(&expected).all(same), "{case}: {found:?}");
         }
         (Err(error), None) => {
             assert!(matches!(error, Error::Shape { .. } | Error::Argument { .. }), "{case}: {error}");

@@ -1,9 +1,8 @@
 //! Tests of arguments that sums and products over packed rows refuse.
 
-use super::device_tests;
+use super::*;
 use crate::{
-    Device, Error, Result, Run, Status, Tensor,
-    linalg::{BlockSum, Matrix, Pass, SignRule, gram_svd},
+    linalg::{BlockSum, Pass, SignRule, gram_svd},
     packed::{
         Entries, Gram, GramOptions, KnownPairs, KnownRow, PackedMatrix, PackedProduct, PackedRows, Panel,
         RowScale, Weight, WeightedSums, packed_uniform, recode, row_words,

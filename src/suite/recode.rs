@@ -1,14 +1,8 @@
 //! Tests of recoding two-bit codes by a table, with counts.
 
-use super::{
-    data::values,
-    device_tests,
-    packed_case::{codes, packed_words},
-};
-use crate::{
-    Device, Error, Tensor, assert_err,
-    packed::{recode::recode, row_words},
-};
+use super::packed_case::{codes, packed_words};
+use super::*;
+use crate::packed::{recode::recode, row_words};
 
 device_tests! {
     every_table, every_width, rows_into_the_middle, rows_at_every_byte, several_launches, empty, wrong_shapes,

@@ -1,16 +1,8 @@
 //! Tests of sums, means, extremes and their indices along an axis.
 
-use half::f16;
-
-use super::{
-    data::{Sample, bits, for_each_type, values},
-    device_tests, low_groups_per_axis,
-    tolerance::Reference,
-};
+use super::*;
 use crate::{
-    Device, Element, Error, Result, Tensor,
     array::{any, argmax, argmin, max, mean, min, sum, sum_pairs},
-    assert_err,
     dtype::joined,
 };
 

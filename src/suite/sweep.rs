@@ -2,22 +2,14 @@
 
 use std::{
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-use super::{
-    data::values,
-    device_tests,
-    filter_stored::{CHUNK, SHAPE, TILE, read, stored, within},
-};
+use super::filter_stored::{CHUNK, SHAPE, TILE, read, stored, within};
+use super::*;
 use crate::{
-    ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
+    Needs,
     array::{Zip, zip},
-    assert_err,
-    openings::{assert_refused, least},
     store::{ArraySpec, ArrayWriter, Folder, NpyArray, NpyWriter, Storable},
     stream::{AsStored, Beyond, BoxOperation, Fold, Place, Sweep},
 };
@@ -324,7 +316,7 @@ fn types(device: &Device) {
     let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -0.5];
     let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
     assert_eq!(bits(same(device, &special).unwrap())[..2], special.map(f32::to_bits)[..2]);
-    let halves = same(device, &special.map(half::f16::from_f32)).unwrap();
+    let halves = same(device, &special.map(f16::from_f32)).unwrap();
     assert!(halves[2].is_nan() && halves[..2] == special[..2] && halves[3] == -0.5, "{halves:?}");
     assert_eq!(same(device, &[1i64 << 24, -3]).unwrap(), [16_777_216.0, -3.0]);
     assert!(same(device, &[0.5f64]).is_err() && same(device, &[(1u64 << 24) + 1]).is_err());

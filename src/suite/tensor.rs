@@ -5,12 +5,9 @@ use std::{
     thread,
 };
 
-use super::{
-    data::{Sample, bits, for_each_type, matrix, values},
-    device_tests,
-};
+use super::*;
 use crate::{
-    Backend, Cancel, Device, DeviceOptions, Error, Run, Tensor, TensorView, assert_err,
+    TensorView,
     distance::{Metric, Options, pairwise},
     filter::{GaussianOptions, gaussian},
     linalg::{self, matmul},

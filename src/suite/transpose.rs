@@ -1,7 +1,7 @@
 //! Tests of transposing.
 
-use super::device_tests;
-use crate::{Device, Element, Error, Tensor, assert_err, linalg::transpose};
+use super::*;
+use crate::linalg::transpose;
 
 device_tests! {
     sizes_around_the_tiles, every_bit_is_kept, rows_of_a_tensor, empty, wrong_shapes;
