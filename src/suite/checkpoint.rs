@@ -18,13 +18,11 @@ use crate::{
     },
 };
 
-device_tests!(
+device_tests! {
     ;
     stated_memory;
-    stored_matrices,
-    a_restarted_basis,
-    stopped_after_each_pass,
-);
+    stored_matrices, a_restarted_basis, stopped_after_each_pass,
+}
 
 const OPTIONS: SvdOptions = SvdOptions {
     oversamples: Some(3),

@@ -5,11 +5,11 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use super::filter_stored::{read, stored, within};
+use super::filter_stored::{read, stored, within, writer};
 use super::*;
 use crate::{
     filter::{DenoisedTv, TvOptions, denoise_tv, write_denoised_tv},
-    store::{ArraySpec, ArrayWriter, Folder, MemoryArray},
+    store::ArraySpec,
 };
 
 device_tests! { types_and_refusals; cut_anyhow }
@@ -25,10 +25,9 @@ fn write(
     (folder, dtype): (&Path, StoredType),
     run: &Run,
 ) -> Result<DenoisedTv> {
+    let tile = &TILE[TILE.len() - x.shape().len()..];
     write_denoised_tv(x, options, device, run, |job| {
-        let mut spec = ArraySpec::new(dtype, x.shape(), &TILE[TILE.len() - x.shape().len()..]);
-        spec.job = Some(job.to_owned());
-        ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec)
+        writer(folder, ArraySpec::new(dtype, x.shape(), tile), job)
     })
 }
 
@@ -123,9 +122,9 @@ fn types_and_refusals(device: &Device) {
     write_to("narrow", &options.clone().narrow(true), StoredType::F32).unwrap();
     assert_eq!(read::<f32>(&path("narrow")), expected.read().unwrap());
     let refused = write_to("u8", &options.clone().narrow(true), StoredType::U8);
-    assert!(matches!(refused, Err(Error::Argument { name: "writer", .. })), "{refused:?}");
+    assert_err!(refused, Error::Argument { name: "writer", .. });
     let refused = write_to("axes", &options.clone().axes([2]), StoredType::F64);
-    assert!(matches!(refused, Err(Error::Argument { name: "axes", .. })), "{refused:?}");
+    assert_err!(refused, Error::Argument { name: "axes", .. });
     for (bad, words) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (-3e17, "below")] {
         let mut x = narrow.clone();
         x[77] = bad;
@@ -134,14 +133,8 @@ fn types_and_refusals(device: &Device) {
         let error = assert_err!(refused, Error::Chunk { .. });
         assert!(error.to_string().contains(words), "{error}");
     }
-    let empty = MemoryArray::new("empty", &[0u16; 0], &[0, 4], &[1, 4]).unwrap();
-    let none = write(
-        &(Arc::new(empty) as Arc<dyn ChunkedArray>),
-        &options,
-        device,
-        (&path("empty"), StoredType::F32),
-        &run,
-    );
+    let empty = stored(&[0u16; 0], &[0, 4], &[1, 4]);
+    let none = write(&empty, &options, device, (&path("empty"), StoredType::F32), &run);
     assert!(none.unwrap().iterations.is_empty());
 }
 

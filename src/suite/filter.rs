@@ -1,13 +1,16 @@
 //! Tests of Gaussian filters, against sums straight from the definition.
 
 use super::*;
-use crate::filter::{
-    GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions, gaussian, gaussian_into, separable,
+use crate::{
+    filter::{
+        GaussianOptions, Mode, PerAxis, Rounding, SeparableOptions, gaussian, gaussian_into, separable,
+    },
+    kernels::WG,
 };
 
 device_tests! {
     every_type, modes_and_orders, sizes_around_the_tiles, empty, wrong_arguments;
-    axes_in_any_place, weights_longer_than_the_axis, weights_far_longer_than_the_axis, weights_that_are_not_folded,
+    panels_are_the_whole, axes_in_any_place, weights_longer_than_the_axis, weights_far_longer_than_the_axis, weights_that_are_not_folded,
 }
 
 pub(super) const MODES: [Mode; 5] =
@@ -59,7 +62,7 @@ pub(super) fn correlate(
 }
 
 /// Returns the normalised Gaussian at whole offsets from its centre, or its derivatives by Hermite polynomials, for a correlation.
-pub(super) fn weights(sigma: f64, order: u32, radius: i32) -> Vec<f64> {
+fn weights(sigma: f64, order: u32, radius: i32) -> Vec<f64> {
     let density = |x: i32| (-f64::from(x * x) / (2.0 * sigma * sigma)).exp();
     let sum: f64 = (-radius..=radius).map(density).sum();
     let polynomial = |x: f64| {
@@ -268,6 +271,38 @@ fn axes_in_any_place(device: &Device) {
     ] {
         check::<f32, _>(device, 70, Case::new(shape, sigma, [0; 4], [r; 4]));
         check::<i16, _>(device, 71, Case::new(shape, sigma, [0; 4], [r; 4]));
+    }
+}
+
+/// Arrays are larger than a binding of the devices with low limits, so they are filtered in panels. Boxes are tested with stored arrays.
+fn panels_are_the_whole(device: &Device) {
+    fn check<T: Sample>(device: &Device, shape: &[u64], sigma: f64, bound: f64) {
+        let x: Vec<T> = values(81, shape.iter().product());
+        let on = |device: &Device| {
+            let x = Tensor::from_slice(device, &x, shape).unwrap();
+            let options = GaussianOptions::default().mode(Mode::Mirror).narrow(true);
+            gaussian::<T, T>(&x, sigma, &options).unwrap().read().unwrap()
+        };
+        let (got, expected) = (on(device), on(cpu()));
+        let far = got.iter().zip(&expected).filter(|(a, b)| (a.value() - b.value()).abs() > bound).count();
+        assert_eq!(far, 0, "{shape:?}");
+        if device.info().name == "cpu" {
+            assert_eq!(got, expected, "{shape:?}");
+        }
+    }
+    check::<f32>(device, &[9, 40, 70], 0.6, 1e-5);
+    check::<f32>(device, &[150, 161], 1.0, 1e-5);
+    check::<f32>(device, &[150, 161], 3.5, 1e-5);
+    check::<f32>(device, &[30_001], 2.0, 1e-5);
+    // Panels share words. In a rounding tie, devices may choose either of two integers.
+    check::<u8>(device, &[300, 251], 1.0, 1.0);
+    // A second panel would begin within a word, in rows that do and do not end with a whole word.
+    let room = device.limits().room();
+    if room < 1 << 20 {
+        let radius = (1..).find(|radius| (room - 2 * radius) % 4 == 2).unwrap();
+        for more in [4 * u64::from(WG), 4 * u64::from(WG) + 2] {
+            check::<u8>(device, &[room - 2 * radius + more], radius as f64 / 4.0, 1.0);
+        }
     }
 }
 

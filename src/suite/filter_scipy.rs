@@ -61,30 +61,23 @@ fn as_scipy(device: &Device) {
     for i in 0..5 {
         let ((name, mode), (_, other)) = (mode(i, 3.5), mode(i, -1.5));
         let (plain, other) = (options(device, mode), options(device, other));
-        for order in 0..4 {
+        let same = |case: &str, out: Result<Tensor<f64>>| {
+            assert_same(device, &golden, &format!("{name} {case}"), &out.unwrap());
+        };
+        for order in 0..4u32 {
             let options = GaussianOptions { order: [order, 0].into(), ..plain.clone() };
-            let out: Tensor<f64> = gaussian(&image, [1.5, 0.7], &options).unwrap();
-            assert_same(device, &golden, &format!("{name} {order}"), &out);
+            same(&order.to_string(), gaussian(&image, [1.5, 0.7], &options));
         }
         let options = GaussianOptions { order: [2, 1].into(), ..plain.clone() };
-        let out: Tensor<f64> = gaussian(&image, [1.2, 0.9], &options).unwrap();
-        assert_same(device, &golden, &format!("{name} 2 1"), &out);
-        let out: Tensor<f64> = gaussian(&volume, [2.0, 3.0, 4.0], &other).unwrap();
-        assert_same(device, &golden, &format!("{name} long"), &out);
-        let out: Tensor<f64> = gaussian(&line, [2.0, 1.0], &other).unwrap();
-        assert_same(device, &golden, &format!("{name} line"), &out);
+        same("2 1", gaussian(&image, [1.2, 0.9], &options));
+        same("long", gaussian(&volume, [2.0, 3.0, 4.0], &other));
+        same("line", gaussian(&line, [2.0, 1.0], &other));
         let weights = [vec![1.0, -2.0, 4.0], vec![1.0, 2.0, 3.0, 2.0, 1.0], vec![-1.0, 0.0, 1.0]];
-        let own = SeparableOptions {
-            mode: other.mode.clone(),
-            narrow: other.narrow,
-            ..SeparableOptions::default()
-        };
-        let out: Tensor<f64> = separable(&volume, weights, &own).unwrap();
-        assert_same(device, &golden, &format!("{name} correlate"), &out);
-        let out: Tensor<f64> = gaussian_laplace(&volume, [0.6, 0.8, 1.0], &other).unwrap();
-        assert_same(device, &golden, &format!("{name} laplace"), &out);
-        let out: Tensor<f64> = gaussian_gradient_magnitude(&volume, 0.7, &other).unwrap();
-        assert_same(device, &golden, &format!("{name} magnitude"), &out);
+        let (mode, narrow) = (other.mode.clone(), other.narrow);
+        let own = SeparableOptions { mode, narrow, ..SeparableOptions::default() };
+        same("correlate", separable(&volume, weights, &own));
+        same("laplace", gaussian_laplace(&volume, [0.6, 0.8, 1.0], &other));
+        same("magnitude", gaussian_gradient_magnitude(&volume, 0.7, &other));
         truncated(device, &golden, i);
     }
     let thirteen = Tensor::from_slice(device, &[13u8; 63], &[7, 9]).unwrap();
@@ -119,10 +112,8 @@ fn as_skimage(device: &Device) {
         let constant = GaussianOptions { mode: Mode::Constant(0.25).into(), ..plain.clone() };
         same("skimage", &gaussian(x, [1.0, 2.0], &plain).unwrap());
         same("skimage constant", &gaussian(x, 1.0, &constant).unwrap());
-        same(
-            "skimage range",
-            &gaussian(x, 1.0, &GaussianOptions { preserve_range: true, ..plain.clone() }).unwrap(),
-        );
+        let range = GaussianOptions { preserve_range: true, ..plain.clone() };
+        same("skimage range", &gaussian(x, 1.0, &range).unwrap());
         same("differences", &difference_of_gaussians(x, 0.8, 1.6 * 0.8, &plain).unwrap());
         let found = difference_of_gaussians(x, [0.5, 1.0], [1.0, 3.0], &constant).unwrap();
         same("differences constant", &found);

@@ -34,11 +34,13 @@ pub(super) fn blur(
     (folder, dtype, tile): (&Path, StoredType, &[u64]),
     run: &Run,
 ) -> Result<Swept> {
-    write_gaussian(x, sigma.clone(), options, device, run, |job| {
-        let mut spec = ArraySpec::new(dtype, x.shape(), tile);
-        spec.job = Some(job.to_owned());
-        ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec)
-    })
+    let spec = ArraySpec::new(dtype, x.shape(), tile);
+    write_gaussian(x, sigma.clone(), options, device, run, |job| writer(folder, spec, job))
+}
+
+/// Begins or resumes to write an array as `blurred` into a folder.
+pub(super) fn writer(folder: &Path, spec: ArraySpec, job: &str) -> Result<ArrayWriter> {
+    ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec.job(job.to_owned()))
 }
 
 pub(super) fn within(host: u64) -> Run {

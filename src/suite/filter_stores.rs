@@ -51,12 +51,8 @@ fn a_full_disk() {
 fn ranges_of_stored_types() {
     let (device, options, run) = (cpu(), GaussianOptions::skimage(), Run::default());
     let (elements, folder) = ([0u8, 1, 1, 0, 1, 0, 0, 1], tempfile::tempdir().unwrap());
-    let writer = ArrayWriter::create(
-        Arc::new(Folder::new(folder.path())),
-        "mask",
-        ArraySpec::new(StoredType::Bool, &[2, 4], &[2, 4]),
-    )
-    .unwrap();
+    let spec = ArraySpec::new(StoredType::Bool, &[2, 4], &[2, 4]);
+    let writer = ArrayWriter::create(Arc::new(Folder::new(folder.path())), "mask", spec).unwrap();
     writer.write_box_bytes(&[0..2, 0..4], &elements).unwrap();
     BoxWriter::finish(writer).unwrap();
     let mask: Arc<dyn ChunkedArray> =

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::filter_stored::{CHUNK, SHAPE, TILE, read, stored, within};
+use super::filter_stored::{CHUNK, SHAPE, TILE, read, stored, within, writer};
 use super::{group_of as group, *};
 use crate::{
     Needs,
@@ -20,7 +20,7 @@ use crate::{
     filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
     linalg::{Checkpoint, GroupMatrix, LinearMap, Pass, SvdOptions, host, randomized_svd},
     packed::PackedMatrix,
-    store::{ArraySpec, ArrayWriter, Folder, NpyWriter},
+    store::{ArraySpec, Folder, NpyWriter},
     stream::{
         BoxOperation, Center, Place, StoredMatrix, StoredSvd, StoredSvdOptions, SvdMethod,
         SvdRoute::{Gram, KrylovOnDevice, KrylovStreamed, Qr},
@@ -71,8 +71,7 @@ fn swept(device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     let of = |operation: Pairs, device: &Device, run: &Run| {
-        let spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE).job("pairs".to_owned());
-        let writer = ArrayWriter::resume(Arc::new(Folder::new(&path)), "blurred", spec)?;
+        let writer = writer(&path, ArraySpec::new(StoredType::F32, &SHAPE, &TILE), "pairs")?;
         let swept = Sweep::new(&array, device, run).map(&operation, writer)?;
         Ok::<_, Error>((swept, operation.threads.into_inner().unwrap().len()))
     };
@@ -126,10 +125,7 @@ fn filtered(device: &Device) {
     let run = Run::default();
     let written = |name: &str, device: &Device| {
         let path = folder.path().join(name);
-        let begin = |job: &str| {
-            let spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE).job(job.to_owned());
-            ArrayWriter::create(Arc::new(Folder::new(&path)), "blurred", spec)
-        };
+        let begin = |job: &str| writer(&path, ArraySpec::new(StoredType::F32, &SHAPE, &TILE), job);
         if name.starts_with("blurred") {
             write_gaussian(&array, [1.0, 2.0, 0.5], &GaussianOptions::default(), device, &run, begin)
                 .unwrap();
@@ -156,26 +152,19 @@ fn distances(device: &Device) {
         let [a, b] = [(&x, 70), (&y, 50)].map(|(x, rows)| Tensor::from_slice(&group, x, &[rows, 9]).unwrap());
         for (name, other, columns) in [("square", None, 70), ("two", Some(&b), 50)] {
             let expected = pairwise(&a, other, Metric::Euclidean, &options, &run).unwrap();
-            let spec = ArraySpec::new(StoredType::F64, &[70, columns], &[16, 16]).job(name.to_owned());
-            let writer = || {
-                let storage = Arc::new(Folder::new(folder.path().join(format!("{name}{count}"))));
-                ArrayWriter::resume(storage, "blurred", spec.clone()).unwrap()
-            };
+            let path = folder.path().join(format!("{name}{count}"));
+            let spec = || ArraySpec::new(StoredType::F64, &[70, columns], &[16, 16]);
+            let writer = || writer(&path, spec(), name).unwrap();
             // One device writes some tiles, and the group the others.
             let [alone, with] = [Some(&a), other].map(|x| x.map(|x| x.to_device(device).unwrap()));
             let (run, _) = told(|status| status.rows > 20);
-            let stopped = write_pairwise(
-                &alone.unwrap(),
-                with.as_ref(),
-                Metric::Euclidean,
-                &options,
-                &run,
-                (writer(), None),
-            );
-            assert_err!(stopped, Error::Cancelled);
+            let write = |x: &Tensor<f32>, y, run: &Run| {
+                write_pairwise(x, y, Metric::Euclidean, &options, run, (writer(), None))
+            };
+            assert_err!(write(&alone.unwrap(), with.as_ref(), &run), Error::Cancelled);
             let (run, statuses) = told(|_| false);
-            write_pairwise(&a, other, Metric::Euclidean, &options, &run, (writer(), None)).unwrap();
-            let found = read::<f64>(&folder.path().join(format!("{name}{count}")));
+            write(&a, other, &run).unwrap();
+            let found = read::<f64>(&path);
             assert!(found == expected.data(), "{name} {count}");
             let statuses = statuses.lock().unwrap();
             assert_eq!(statuses.last().unwrap().rows, 70, "{statuses:?}");
@@ -183,8 +172,7 @@ fn distances(device: &Device) {
         }
         let pairs = condensed(&a, Metric::CityBlock, &options, &run).unwrap();
         let path = folder.path().join(format!("condensed{count}"));
-        let spec = ArraySpec::new(StoredType::F64, &[70 * 69 / 2], &[100]);
-        let writer = ArrayWriter::create(Arc::new(Folder::new(&path)), "blurred", spec).unwrap();
+        let writer = writer(&path, ArraySpec::new(StoredType::F64, &[70 * 69 / 2], &[100]), "pairs").unwrap();
         write_condensed(&a, Metric::CityBlock, &options, &run, writer).unwrap();
         assert!(read::<f64>(&path) == pairs, "{count}");
     }

@@ -74,10 +74,9 @@ fn still_works(device: &Device) {
 }
 
 fn grids_have_limits(device: &Device) {
-    let most = device.limits().groups_per_axis;
-    if let Some(more) = most.checked_add(1) {
+    if let Some(more) = device.limits().groups_per_axis.checked_add(1) {
         let error = launch(device, &SOUND_KERNEL, &[], Grid::tiles(1, more, 1));
-        assert!(matches!(error, Err(Error::Limit { requested, max, .. }) if requested == max + 1));
+        assert_err!(error, Error::Limit { requested, max, .. } if requested == max + 1);
     }
     // An empty grid does nothing.
     assert_eq!(launch(device, &SOUND_KERNEL, &[], Grid::tiles(0, 1, 0)).unwrap(), [0; 4]);

@@ -15,17 +15,12 @@ use crate::{
     stream::StoredMatrix,
 };
 
-device_tests!(
+device_tests! {
     ;
-    blocks_of_any_size_and_order,
-    edge_shapes,
-    of_f64_there_is_a_pass;
-    kept_is_as_good_as_a_pass,
-    after_a_restart_there_is_a_pass,
-    scales_and_constant_columns,
-    signs_take_no_pass,
+    blocks_of_any_size_and_order, edge_shapes, of_f64_there_is_a_pass;
+    kept_is_as_good_as_a_pass, after_a_restart_there_is_a_pass, scales_and_constant_columns, signs_take_no_pass,
     without_room_there_is_a_pass,
-);
+}
 
 const STOP: SvdOptions = SvdOptions {
     oversamples: Some(5),

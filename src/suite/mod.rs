@@ -24,7 +24,6 @@ mod distance_stored;
 mod distance_tiles;
 mod elementwise;
 mod filter;
-mod filter_boxes;
 mod filter_properties;
 mod filter_scipy;
 #[cfg(feature = "zarr")]

@@ -133,10 +133,8 @@ fn panels_of_the_host(device: &Device) {
     let panel = |rows, entries| Panel { rows, entries, missing: false };
     let packed = |rows: std::ops::Range<u64>, word: u32| {
         let words = vec![word; 4 * (rows.end - rows.start) as usize];
-        panel(
-            rows.clone(),
-            Entries::Packed(Tensor::from_slice(device, &words, &[rows.end - rows.start, 4]).unwrap()),
-        )
+        let words = Tensor::from_slice(device, &words, &[rows.end - rows.start, 4]).unwrap();
+        panel(rows, Entries::Packed(words))
     };
     let mut matrix = PackedMatrix::in_panels(device, 5, Some(0));
     assert!(is_shape(matrix.keep(panel(0..3, packed(0..2, 1).entries))));

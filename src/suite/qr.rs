@@ -5,18 +5,12 @@ use faer::{Mat, MatRef};
 use super::{spectrum::*, *};
 use crate::linalg::{host, qr};
 
-device_tests!(
-    sizes,
-    structured_dependence,
-    columns_of_any_scale,
-    bad_values_are_named,
-    bad_shapes_are_named,
+device_tests! {
+    sizes, structured_dependence, columns_of_any_scale, bad_values_are_named, bad_shapes_are_named,
     two_runs_are_equal;
     ;
-    any_condition_number,
-    constant_columns,
-    dependent_columns,
-);
+    any_condition_number, constant_columns, dependent_columns,
+}
 
 /// Checks that Q is orthonormal, R is upper triangular with a diagonal >= 0, and each column of x - Q R is small relative to x's; in f64 too, if the
 /// device has it.

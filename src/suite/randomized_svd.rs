@@ -12,22 +12,13 @@ use crate::{
     stream::StoredMatrix,
 };
 
-device_tests!(
-    narrow_elements,
-    edge_shapes,
-    bad_arguments_are_named,
-    bad_products_are_named,
-    cancelled_between_blocks,
+device_tests! {
+    narrow_elements, edge_shapes, bad_arguments_are_named, bad_products_are_named, cancelled_between_blocks,
     progress_counts_up;
-    past_the_rank,
-    least_memory_of_a_stored_matrix,
-    wide_types;
-    power_iterations_count_passes,
-    seeds_agree_and_runs_are_equal,
-    restarts_reach_the_same,
-    values_vectors_and_residuals,
-    flat_spectrum_takes_passes,
-);
+    past_the_rank, least_memory_of_a_stored_matrix, wide_types;
+    power_iterations_count_passes, seeds_agree_and_runs_are_equal, restarts_reach_the_same,
+    values_vectors_and_residuals, flat_spectrum_takes_passes,
+}
 
 fn solve(map: &dyn LinearMap, k: usize, options: &SvdOptions) -> RightSvd {
     randomized_svd(map, k, options, &Run::default()).unwrap()

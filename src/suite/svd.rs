@@ -5,22 +5,12 @@ use faer::Mat;
 use super::{spectrum::*, *};
 use crate::linalg::{SignRule, Stop, SvdOptions, TruncatedSvd, gram::gram, host, svd, truncated_svd};
 
-device_tests!(
-    sizes,
-    truncated_sizes,
-    signs,
-    bad_values_are_named;
-    waits_and_downloads_of_any_height,
-    any_condition_number;
-    truncated_any_condition_number,
-    truncated_small_values,
-    any_scale,
-    truncated_to_the_last_digit,
-    constant_matrix,
-    truncated_rank_deficient,
-    rank_deficient,
-    two_runs_are_equal,
-);
+device_tests! {
+    sizes, truncated_sizes, signs, bad_values_are_named;
+    waits_and_downloads_of_any_height, any_condition_number;
+    truncated_any_condition_number, truncated_small_values, any_scale, truncated_to_the_last_digit, constant_matrix,
+    truncated_rank_deficient, rank_deficient, two_runs_are_equal,
+}
 
 /// Returns ‖a - U diag(s) Vᵀ‖ in the Frobenius norm.
 fn distance(a: &Mat<f64>, u: &Mat<f64>, s: &[f64], v: &Mat<f64>) -> f64 {

@@ -13,19 +13,12 @@ use crate::{
     stream::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored},
 };
 
-device_tests!(
-    missing_elements,
-    bad_arguments_are_named;
-    tiny_and_huge,
-    powers_of_two_change_no_bit,
-    memory_and_chunks_change_no_bit,
-    least_memory,
-    explained_variance,
+device_tests! {
+    missing_elements, bad_arguments_are_named;
+    tiny_and_huge, powers_of_two_change_no_bit, memory_and_chunks_change_no_bit, least_memory, explained_variance,
     signs_follow_their_rules;
-    centred_and_scaled_far_from_zero,
-    every_type,
-    edge_shapes,
-);
+    centred_and_scaled_far_from_zero, every_type, edge_shapes,
+}
 
 const CENTERS: [Center; 4] = [Center::None, Center::Columns, Center::Rows, Center::Both];
 
@@ -248,13 +241,8 @@ fn edge_shapes(dev: &Device) {
             let options = options().center(center);
             let a = standardized(&exact, shape, &options);
             for method in [SvdMethod::Auto, SvdMethod::Exact, SvdMethod::Randomized] {
-                let svd = svd_stored(
-                    arrays(&stored, shape),
-                    m.min(n),
-                    &options.method(method),
-                    dev,
-                    &Run::default(),
-                );
+                let options = options.method(method);
+                let svd = svd_stored(arrays(&stored, shape), m.min(n), &options, dev, &Run::default());
                 let name = format!("{shape:?} {center:?} {method:?}");
                 check(&name, &a, &svd.unwrap_or_else(|error| panic!("{name}: {error}")), 2e-3);
             }
@@ -263,14 +251,8 @@ fn edge_shapes(dev: &Device) {
     for shape in [[0, 0], [0, 5], [5, 0], [4, 4]] {
         for method in [SvdMethod::Auto, SvdMethod::Exact, SvdMethod::Randomized] {
             let options = options().method(method).center(Center::Both);
-            let svd = svd_stored(
-                arrays(&vec![1f32; shape[0] * shape[1]], shape),
-                0,
-                &options,
-                dev,
-                &Run::default(),
-            )
-            .unwrap();
+            let ones = arrays(&vec![1f32; shape[0] * shape[1]], shape);
+            let svd = svd_stored(ones, 0, &options, dev, &Run::default()).unwrap();
             assert!(svd.s.is_empty() && svd.shares().is_empty());
             vectors(&svd);
         }

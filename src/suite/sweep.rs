@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     Needs,
     array::{Zip, zip},
-    store::{ArraySpec, ArrayWriter, Folder, NpyArray, NpyWriter, Storable},
+    store::{ArraySpec, ArrayWriter, NpyArray, NpyWriter, Storable},
     stream::{AsStored, Beyond, BoxOperation, Fold, Place, Sweep},
 };
 
@@ -91,9 +91,7 @@ fn elements() -> (Vec<i16>, Vec<f32>) {
 }
 
 fn writer(folder: &std::path::Path) -> Result<ArrayWriter> {
-    let mut spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE);
-    spec.job = Some("neighbors".to_owned());
-    ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec)
+    filter_stored::writer(folder, ArraySpec::new(StoredType::F32, &SHAPE, &TILE), "neighbors")
 }
 
 fn mapped(device: &Device) {
