@@ -3,18 +3,18 @@
 
 use std::{fs, io, path::Path, sync::atomic::Ordering};
 
-use super::{left_vectors::Counted, spectrum::*, *};
+use super::left_vectors::{Counted, left};
+use super::{group::all_of, spectrum::*, *};
 use crate::{
     Progress,
     linalg::{
-        Checkpoint, LinearMap, RightSvd, SignRule, Stop, SvdOptions, left_vectors, randomized_svd,
+        Checkpoint, LinearMap, RightSvd, SignRule, Stop, SvdOptions, randomized_svd,
         randomized_svd_with_checkpoint,
     },
     openings::{Puts, within},
     store::{Folder, MemoryArray},
     stream::{
-        Center, StoredMatrix, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored,
-        svd_stored_with_checkpoint,
+        Center, StoredMatrix, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored, svd_stored_with_checkpoint,
     },
 };
 
@@ -43,16 +43,6 @@ fn at(folder: &Path) -> Checkpoint {
 
 fn solve(map: &dyn LinearMap, options: &SvdOptions, folder: &Path, run: &Run) -> Result<RightSvd> {
     randomized_svd_with_checkpoint(map, 4, options, &at(folder), run)
-}
-
-fn left(map: &dyn LinearMap, svd: &RightSvd) -> Matrix {
-    let mut u = Vec::new();
-    left_vectors(map, svd, &Run::default(), &mut |_, rows| {
-        u.extend_from_slice(rows.data());
-        Ok(())
-    })
-    .unwrap();
-    Matrix::from_vec(u, map.shape()[0] as usize, svd.s.len()).unwrap()
 }
 
 /// Asserts that two decompositions are the same to the bit, with their left vectors.
@@ -231,16 +221,6 @@ fn stored_matrices(device: &Device) {
     };
     let options = StoredSvdOptions::default().center(Center::Columns).method(SvdMethod::Randomized);
     let options = options.svd(OPTIONS.left(false));
-    let sides = |svd: &StoredSvd| {
-        let (mut all, run) = (Vec::new(), Run::default());
-        let mut take = |_, rows: &Matrix| {
-            all.extend_from_slice(rows.data());
-            Ok(())
-        };
-        svd.left(&run, &mut take).unwrap();
-        svd.right(&run, &mut take).unwrap();
-        (svd.s.clone(), all)
-    };
     let whole = svd_stored(arrays(&values), 4, &options, device, &Run::default()).unwrap();
     let (least, _) = least(|run| svd_stored(arrays(&values), 4, &options, device, run));
     let little = within(least + 300_000);
@@ -276,7 +256,7 @@ fn stored_matrices(device: &Device) {
         if resumed.route == SvdRoute::KrylovStreamed {
             assert_eq!(resumed.readings, 1 + 5 - resumed.found);
         }
-        assert!(sides(&resumed) == sides(&whole));
+        assert!(all_of(&resumed) == all_of(&whole));
     }
 }
 

@@ -17,6 +17,12 @@ pub(super) const RULES: [Missing; 4] =
 /// The features of each observation.
 pub(super) type Rows = Vec<Vec<f64>>;
 
+/// Returns each pair of observations of x and y, with its place.
+pub(super) fn each_pair<'a>(x: &'a Rows, y: &'a Rows) -> impl Iterator<Item = ([usize; 2], [&'a [f64]; 2])> {
+    let places = (0..x.len()).flat_map(move |i| (0..y.len()).map(move |j| [i, j]));
+    places.map(move |[i, j]| ([i, j], [&x[i][..], &y[j][..]]))
+}
+
 pub(super) fn rows<T: Sample>(values: &[T], count: u64) -> Rows {
     let width = values.len().checked_div(usize::try_from(count).unwrap()).unwrap_or(0);
     (0..count as usize)
@@ -166,17 +172,15 @@ pub(super) fn check<T: Sample>(
     let distances = pairwise(&tx, ty.as_ref(), metric, options, &run).unwrap();
     assert_eq!([distances.rows(), distances.cols()], [m, n].map(|extent| extent as usize));
     let (rows_x, rows_y) = (rows(x, m), rows(y.unwrap_or(x), n));
-    for (i, x) in rows_x.iter().enumerate() {
-        for (j, y_row) in rows_y.iter().enumerate() {
-            let what = format_args!("{metric:?} {:?} {m} {n} {k} {options:?} at {i}, {j}", T::DTYPE);
-            let actual = distances.row(i)[j];
-            assert_within(bound, what, actual, &expected(metric, x, y_row, options));
-            if y.is_none() && metric.is_symmetric() {
-                assert_eq!(actual.to_bits(), distances.row(j)[i].to_bits(), "{what}");
-            }
-            if y.is_none() && i == j && metric.is_zero_on_diagonal() {
-                assert!(actual == 0.0 || actual.is_nan(), "{what}: {actual}");
-            }
+    for ([i, j], [x, y_row]) in each_pair(&rows_x, &rows_y) {
+        let what = format_args!("{metric:?} {:?} {m} {n} {k} {options:?} at {i}, {j}", T::DTYPE);
+        let actual = distances.row(i)[j];
+        assert_within(bound, what, actual, &expected(metric, x, y_row, options));
+        if y.is_none() && metric.is_symmetric() {
+            assert_eq!(actual.to_bits(), distances.row(j)[i].to_bits(), "{what}");
+        }
+        if y.is_none() && i == j && metric.is_zero_on_diagonal() {
+            assert!(actual == 0.0 || actual.is_nan(), "{what}: {actual}");
         }
     }
     if y.is_none() && metric.is_symmetric() {
@@ -385,12 +389,10 @@ fn whole_numbers_are_exact(device: &Device) {
         Metric::RussellRao,
     ] {
         let distances = pairwise(&tensor, None, metric, &Options::default(), &Run::default()).unwrap();
-        for (i, x) in rows.iter().enumerate() {
-            for (j, y) in rows.iter().enumerate() {
-                let exact = expected(metric, x, y, &Options::default());
-                let exact = if exact.squared { exact.value.sqrt() } else { exact.value };
-                assert_eq!(distances.row(i)[j], exact, "{metric:?} {i} {j}");
-            }
+        for ([i, j], [x, y]) in each_pair(&rows, &rows) {
+            let exact = expected(metric, x, y, &Options::default());
+            let exact = if exact.squared { exact.value.sqrt() } else { exact.value };
+            assert_eq!(distances.row(i)[j], exact, "{metric:?} {i} {j}");
         }
     }
 }
@@ -407,13 +409,11 @@ fn close_observations_stay_apart(device: &Device) {
     let tensor = Tensor::from_slice(device, &x, &[3, k]).unwrap();
     let cosine = pairwise(&tensor, None, Metric::Cosine, &Options::default(), &Run::default()).unwrap();
     let rows = rows(&x, 3);
-    for (i, x) in rows.iter().enumerate() {
-        for (j, y) in rows.iter().enumerate() {
-            let expected = expected(Metric::Cosine, x, y, &Options::default()).value;
-            // Elements of unit vectors are rounded twice.
-            let bound = (2.0 * expected.max(0.0)).sqrt() * 4.0 * 2f64.powi(-24) + 1e-14;
-            assert!((cosine.row(i)[j] - expected).abs() < bound, "{cosine:?}: {expected}");
-        }
+    for ([i, j], [x, y]) in each_pair(&rows, &rows) {
+        let expected = expected(Metric::Cosine, x, y, &Options::default()).value;
+        // Elements of unit vectors are rounded twice.
+        let bound = (2.0 * expected.max(0.0)).sqrt() * 4.0 * 2f64.powi(-24) + 1e-14;
+        assert!((cosine.row(i)[j] - expected).abs() < bound, "{cosine:?}: {expected}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests of distances between the columns of packed rows.
 
-use super::distance::{RULES, expected};
+use super::distance::{RULES, each_pair, expected};
 use super::packed_case::{codes, upload};
 use super::*;
 use crate::{
@@ -81,30 +81,28 @@ fn check(
     let column = |j: usize| rows.iter().map(|row| value(row[j])).collect::<Vec<_>>();
     let columns: Vec<_> = (0..entries).map(column).collect();
     let options = Options { missing, ..Options::default() };
-    for (i, x) in columns.iter().enumerate() {
-        for (j, y) in columns.iter().enumerate() {
-            let known = || x.iter().zip(y).filter(|(x, y)| !x.is_nan() && !y.is_nan());
-            let sum = |term: &dyn Fn(f64, f64) -> f64| known().map(|(&x, &y)| term(x, y)).sum::<f64>();
-            let shared = sum(&|_, _| 1.0);
-            let by_definition = expected(metric, x, y, &options);
-            let expected = match metric {
-                // The documented formula has no means, so that it is one of whole numbers.
-                Metric::Correlation if shared > 0.0 && !by_definition.value.is_nan() => {
-                    let [x, y] = [sum(&|x, _| x), sum(&|_, y| y)];
-                    let of = |xy: f64, x: f64, y: f64| shared * xy - x * y;
-                    let [xx, yy] = [of(sum(&|x, _| x * x), x, x), of(sum(&|_, y| y * y), y, y)];
-                    1.0 - of(sum(&|x, y| x * y), x, y) / (xx * yy).sqrt()
-                }
-                _ if by_definition.squared => by_definition.value.sqrt(),
-                _ => by_definition.value,
-            };
-            let actual = result.distances.row(i)[j];
-            let case = format_args!("{metric:?} {missing:?} {} x {entries}, {i} {j}", rows.len());
-            let is_right = actual == expected || actual.is_nan() && expected.is_nan();
-            assert!(is_right, "{case}: {actual}, {expected}");
-            if let Some(counts) = &result.shared {
-                assert_eq!(counts.row(i)[j], shared, "{case}");
+    for ([i, j], [x, y]) in each_pair(&columns, &columns) {
+        let known = || x.iter().zip(y).filter(|(x, y)| !x.is_nan() && !y.is_nan());
+        let sum = |term: &dyn Fn(f64, f64) -> f64| known().map(|(&x, &y)| term(x, y)).sum::<f64>();
+        let shared = sum(&|_, _| 1.0);
+        let by_definition = expected(metric, x, y, &options);
+        let expected = match metric {
+            // The documented formula has no means, so that it is one of whole numbers.
+            Metric::Correlation if shared > 0.0 && !by_definition.value.is_nan() => {
+                let [x, y] = [sum(&|x, _| x), sum(&|_, y| y)];
+                let of = |xy: f64, x: f64, y: f64| shared * xy - x * y;
+                let [xx, yy] = [of(sum(&|x, _| x * x), x, x), of(sum(&|_, y| y * y), y, y)];
+                1.0 - of(sum(&|x, y| x * y), x, y) / (xx * yy).sqrt()
             }
+            _ if by_definition.squared => by_definition.value.sqrt(),
+            _ => by_definition.value,
+        };
+        let actual = result.distances.row(i)[j];
+        let case = format_args!("{metric:?} {missing:?} {} x {entries}, {i} {j}", rows.len());
+        let is_right = actual == expected || actual.is_nan() && expected.is_nan();
+        assert!(is_right, "{case}: {actual}, {expected}");
+        if let Some(counts) = &result.shared {
+            assert_eq!(counts.row(i)[j], shared, "{case}");
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::distance::{
-    BOUND, RULES, WIDE_BOUND, assert_within, expected, metrics, nonnegative, observations, of_shares, rows,
+    BOUND, RULES, WIDE_BOUND, assert_within, each_pair, expected, metrics, nonnegative, observations,
+    of_shares, rows,
 };
 use super::*;
 use crate::distance::{
@@ -85,16 +86,14 @@ fn check<T: Sample>(
     let bound = if T::DTYPE == DType::F64 && device.limits().f64 { WIDE_BOUND } else { BOUND };
     for result in [&whole, &merged] {
         assert_eq!([result.distances.rows(), result.distances.cols()], [rows_x.len(), rows_y.len()]);
-        for (i, x) in rows_x.iter().enumerate() {
-            for (j, y_row) in rows_y.iter().enumerate() {
-                let what = format_args!("{metric:?} {options:?} {chunks:?} at {i}, {j}");
-                let expected = expected(metric, x, y_row, options);
-                let actual = result.distances.row(i)[j];
-                if i == j && y.is_none() && metric.is_zero_on_diagonal() {
-                    assert!(actual == 0.0 || actual.is_nan() && expected.value.is_nan(), "{what}: {actual}");
-                } else {
-                    assert_within(bound, what, actual, &expected);
-                }
+        for ([i, j], [x, y_row]) in each_pair(&rows_x, &rows_y) {
+            let what = format_args!("{metric:?} {options:?} {chunks:?} at {i}, {j}");
+            let expected = expected(metric, x, y_row, options);
+            let actual = result.distances.row(i)[j];
+            if i == j && y.is_none() && metric.is_zero_on_diagonal() {
+                assert!(actual == 0.0 || actual.is_nan() && expected.value.is_nan(), "{what}: {actual}");
+            } else {
+                assert_within(bound, what, actual, &expected);
             }
         }
     }
@@ -201,12 +200,10 @@ fn several_panels(device: &Device) {
         let at_once = pairwise_counted(&tx.unwrap(), ty.as_ref(), of.0, &options, &run).unwrap();
         assert_eq!(result, at_once);
         let rows = [x, y.unwrap_or(x)].map(|data| rows(data.values, data.count()));
-        for (i, x) in rows[0].iter().enumerate() {
-            for (j, y) in rows[1].iter().enumerate() {
-                let shared = x.iter().zip(y).filter(|&(&x, &y)| x >= 0.0 && y >= 0.0).count();
-                assert_eq!(at_once.shared.as_ref().unwrap().row(i)[j], shared as f64);
-                assert_eq!(at_once.distances.row(i)[j], expected(of.0, x, y, &options).value, "{i} {j}");
-            }
+        for ([i, j], [x, y]) in each_pair(&rows[0], &rows[1]) {
+            let shared = x.iter().zip(y).filter(|&(&x, &y)| x >= 0.0 && y >= 0.0).count();
+            assert_eq!(at_once.shared.as_ref().unwrap().row(i)[j], shared as f64);
+            assert_eq!(at_once.distances.row(i)[j], expected(of.0, x, y, &options).value, "{i} {j}");
         }
     }
     // Sums above the diagonal differ from sums below it.

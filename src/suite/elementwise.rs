@@ -128,7 +128,8 @@ fn of_two(function: Zip) -> fn(f64, f64) -> f64 {
     }
 }
 
-const ZIPS: [Zip; 6] = [Zip::Add, Zip::Subtract, Zip::Multiply, Zip::Divide, Zip::Minimum, Zip::Maximum];
+pub(super) const ZIPS: [Zip; 6] =
+    [Zip::Add, Zip::Subtract, Zip::Multiply, Zip::Divide, Zip::Minimum, Zip::Maximum];
 
 fn functions_of_two(device: &Device) {
     let (a, b) = pairs();
@@ -140,19 +141,21 @@ fn functions_of_two(device: &Device) {
     }
 }
 
+type Holds = fn(f32, f32) -> bool;
+
+pub(super) const COMPARISONS: [(Compare, Holds); 6] = [
+    (Compare::Less, |a, b| a < b),
+    (Compare::LessEqual, |a, b| a <= b),
+    (Compare::Greater, |a, b| a > b),
+    (Compare::GreaterEqual, |a, b| a >= b),
+    (Compare::Equal, |a, b| a == b),
+    (Compare::NotEqual, |a, b| a != b),
+];
+
 fn comparisons(device: &Device) {
     let (a, b) = pairs();
     let (ta, tb) = (tensor(device, &a), tensor(device, &b));
-    type Holds = fn(f32, f32) -> bool;
-    let holds: [(Compare, Holds); 6] = [
-        (Compare::Less, |a, b| a < b),
-        (Compare::LessEqual, |a, b| a <= b),
-        (Compare::Greater, |a, b| a > b),
-        (Compare::GreaterEqual, |a, b| a >= b),
-        (Compare::Equal, |a, b| a == b),
-        (Compare::NotEqual, |a, b| a != b),
-    ];
-    for (comparison, holds) in holds {
+    for (comparison, holds) in COMPARISONS {
         let expected: Vec<u8> = a.iter().zip(&b).map(|(&a, &b)| holds(a, b).into()).collect();
         assert_eq!(compare(comparison, &ta, &tb).unwrap().read().unwrap(), expected, "{comparison:?}");
     }

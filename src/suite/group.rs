@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{
-        Mutex,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -312,7 +309,7 @@ fn matrices(device: &Device) {
 }
 
 /// Returns the values and the left and right vectors of a decomposition.
-fn all_of(svd: &StoredSvd) -> [Vec<f64>; 3] {
+pub(super) fn all_of(svd: &StoredSvd) -> [Vec<f64>; 3] {
     let (run, mut sides) = (Run::default(), [const { Vec::new() }; 2]);
     let [left, right] = &mut sides;
     for (vectors, side) in [(left, 0), (right, 1)] {

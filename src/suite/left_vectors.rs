@@ -102,7 +102,7 @@ impl LinearMap for Counted<'_> {
     }
 }
 
-fn left(map: &dyn LinearMap, svd: &RightSvd) -> Mat<f64> {
+pub(super) fn left(map: &dyn LinearMap, svd: &RightSvd) -> Mat<f64> {
     let [m, k] = [map.shape()[0] as usize, svd.s.len()];
     let (mut u, mut next) = (Mat::zeros(m, k), 0);
     left_vectors(map, svd, &Run::default(), &mut |first, rows| {
