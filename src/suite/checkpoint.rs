@@ -216,7 +216,7 @@ fn other_jobs_are_refused() {
 /// A centred matrix that is stored: stopped after each pass, in little memory, its decomposition goes on in more, where it fits the device.
 fn stored_matrices(device: &Device) {
     let values = matrix(device).read().unwrap();
-    let arrays = |values: &[f32]| -> Vec<Arc<dyn ChunkedArray>> {
+    let arrays = |values: &[f32]| -> Vec<Array> {
         vec![Arc::new(MemoryArray::new("a", values, &[2100, 70], &[100, 70]).unwrap())]
     };
     let options = StoredSvdOptions::default().center(Center::Columns).method(SvdMethod::Randomized);

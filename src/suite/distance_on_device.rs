@@ -1,7 +1,5 @@
 //! Tests of distances that stay on the device, against those on the host; each test of `distance` compares them too.
 
-use std::fmt::Arguments;
-
 use super::distance::{RULES, nonnegative};
 use super::*;
 use crate::{
@@ -16,31 +14,6 @@ device_tests! {
 
 /// The distance from 1 to the next f32: the largest relative size of a unit in the last place.
 const UNIT: f64 = 1.0 / (1 << 23) as f64;
-
-/// Compares a distance with the host's, which is computed from the same sums.
-fn assert_near(
-    device: &Device,
-    what: Arguments<'_>,
-    metric: Metric,
-    masked: bool,
-    actual: f32,
-    expected: f64,
-) {
-    if expected.is_nan() || actual.is_nan() {
-        assert!(expected.is_nan() && actual.is_nan(), "{what}: {actual} for {expected}");
-        return;
-    }
-    let nearest = nearest_f32(expected);
-    let is_angle = masked && matches!(metric, Metric::Cosine | Metric::Correlation);
-    let bound = match (device.limits().f64, metric) {
-        (true, Metric::Minkowski(_)) => UNIT * expected.abs(),
-        (true, _) => 0.0,
-        (false, Metric::Minkowski(p)) if p != 1.0 && p != 2.0 => expected.abs() / f64::from(1 << 18),
-        (false, _) => 4.0 * UNIT * expected.abs() + if is_angle { 1e-10 } else { 0.0 },
-    };
-    let is_near = (f64::from(actual) - expected).abs() <= bound + f64::from(f32::MIN_POSITIVE);
-    assert!(actual == nearest || bound > 0.0 && is_near, "{what}: {actual} for {expected}");
-}
 
 /// Compares distances with those that the host computes, and returns them.
 fn check<T: Element>(
@@ -67,11 +40,21 @@ pub(super) fn compare<T: Element>(
     let (m, n) = (expected.rows(), expected.cols());
     assert_eq!(found.shape(), [m as u64, n as u64]);
     let found = found.read().unwrap();
-    let masked = options.missing != Missing::Propagate;
+    let is_angle = matches!(metric, Metric::Cosine | Metric::Correlation);
+    let noise = if is_angle && options.missing != Missing::Propagate { 1e-10 } else { 0.0 };
+    let bound = |size: f64| match (x.device().limits().f64, metric) {
+        (true, Metric::Minkowski(_)) => UNIT * size,
+        (true, _) => 0.0,
+        (false, Metric::Minkowski(p)) if p != 1.0 && p != 2.0 => size / f64::from(1 << 18),
+        (false, _) => 4.0 * UNIT * size + noise,
+    };
     for (place, (&actual, &expected)) in found.iter().zip(expected.data()).enumerate() {
         let (i, j) = (place / n, place % n);
         let what = format_args!("{metric:?} {:?} {options:?} {m} {n} at {i}, {j}", T::DTYPE);
-        assert_near(x.device(), what, metric, masked, actual, expected);
+        let (bound, error) = (bound(expected.abs()), (f64::from(actual) - expected).abs());
+        let is_near = bound > 0.0 && error <= bound + f64::from(f32::MIN_POSITIVE);
+        let is_right = is_near || actual == nearest_f32(expected) || actual.is_nan() && expected.is_nan();
+        assert!(is_right, "{what}: {actual} for {expected}");
         if y.is_none() && metric.is_symmetric() {
             let mirrored = found[j * n + i];
             assert!(actual.to_bits() == mirrored.to_bits() || actual.is_nan() && mirrored.is_nan(), "{what}");

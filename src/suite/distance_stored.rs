@@ -14,8 +14,6 @@ device_tests! {
     nearest_within_any_budget, radius_within_any_budget, boxes_of_members, nearest_of_each_type, boxes_of_features, any_budget, types, both_passes,
 }
 
-type Array = Arc<dyn ChunkedArray>;
-
 fn stored<T: Storable>(values: &[T], shape: [u64; 2], chunks: [u64; 2]) -> Array {
     Arc::new(MemoryArray::new("x", values, &shape, &chunks).unwrap())
 }

@@ -13,10 +13,7 @@ use crate::{
         Metric, Missing, Options, condensed, pairwise, pairwise_counted, write_condensed, write_pairwise,
     },
     openings::{Puts, elements, files},
-    store::{
-        ArraySpec, ArrayWriter, ChunkedArray, Compression, Folder, NpyArray, NpyWriter, WritableStorage,
-        ZarrArray,
-    },
+    store::{ArraySpec, ArrayWriter, Compression, Folder, NpyArray, NpyWriter, WritableStorage, ZarrArray},
 };
 
 device_tests! { refused; squares, runs_of_pairs, resumed }
@@ -33,7 +30,7 @@ fn start(folder: &Path, spec: ArraySpec) -> ArrayWriter {
 }
 
 /// Returns the bits of distances or counts, in C order; those of f32 as f64.
-fn bits_of(array: Arc<dyn ChunkedArray>) -> Vec<u64> {
+fn bits_of(array: Array) -> Vec<u64> {
     match array.dtype() {
         StoredType::F64 | StoredType::U64 => elements(array),
         _ => elements::<f32>(array).into_iter().map(|x| f64::from(x).to_bits()).collect(),

@@ -21,13 +21,13 @@ pub(super) const SHAPE: [u64; 3] = [5, 33, 48];
 pub(super) const CHUNK: [u64; 3] = [2, 10, 21];
 pub(super) const TILE: [u64; 3] = [2, 8, 16];
 
-pub(super) fn stored<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Arc<dyn ChunkedArray> {
+pub(super) fn stored<T: Storable>(values: &[T], shape: &[u64], chunk: &[u64]) -> Array {
     Arc::new(MemoryArray::new("image", values, shape, chunk).unwrap())
 }
 
 /// Writes the filtered array as `blurred` into a folder.
 pub(super) fn blur(
-    x: &Arc<dyn ChunkedArray>,
+    x: &Array,
     sigma: &PerAxis<f64>,
     options: &GaussianOptions,
     device: &Device,
@@ -223,7 +223,7 @@ fn refused(device: &Device) {
     let (options, run) = (GaussianOptions::default(), Run::default());
     let folder = tempfile::tempdir().unwrap();
     let x = stored(&[1u8; 12], &[3, 4], &[2, 2]);
-    let fails = |x: &Arc<dyn ChunkedArray>, sigma: f64, spec: ArraySpec, words: &str| {
+    let fails = |x: &Array, sigma: f64, spec: ArraySpec, words: &str| {
         let name = words.replace(|c: char| !c.is_alphanumeric(), "");
         let begin = |_: &str| ArrayWriter::create(Arc::new(Folder::new(folder.path())), &name, spec);
         let error = write_gaussian(x, sigma, &options, device, &run, begin).unwrap_err().to_string();

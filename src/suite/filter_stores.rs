@@ -55,11 +55,9 @@ fn ranges_of_stored_types() {
     let writer = ArrayWriter::create(Arc::new(Folder::new(folder.path())), "mask", spec).unwrap();
     writer.write_box_bytes(&[0..2, 0..4], &elements).unwrap();
     BoxWriter::finish(writer).unwrap();
-    let mask: Arc<dyn ChunkedArray> =
-        Arc::new(ZarrArray::open(folder.path(), "mask", MissingChunk::Error).unwrap());
-    let blurred = |x: &Arc<dyn ChunkedArray>| -> Vec<f32> {
-        gaussian_box(x, 0.7, &options, &[0..2, 0..4], device, &run).unwrap()
-    };
+    let mask: Array = Arc::new(ZarrArray::open(folder.path(), "mask", MissingChunk::Error).unwrap());
+    let blurred =
+        |x: &Array| -> Vec<f32> { gaussian_box(x, 0.7, &options, &[0..2, 0..4], device, &run).unwrap() };
     let x = Tensor::from_slice(device, &elements.map(f32::from), &[2, 4]).unwrap();
     let expected = gaussian::<_, f32>(&x, 0.7, &options).unwrap().read().unwrap();
     assert!(blurred(&mask) == expected);
@@ -93,7 +91,7 @@ fn missing_and_not_finite(device: &Device) {
     let expected = gaussian::<_, f32>(&tensor, 0.8, &options).unwrap().read().unwrap();
     assert!(expected.iter().any(|x| x.is_nan()) && expected.iter().any(|x| x.is_infinite()));
     let write = |missing: MissingChunk, memory: u64| {
-        let array: Arc<dyn ChunkedArray> = Arc::new(ZarrArray::open(folder.path(), "x", missing).unwrap());
+        let array: Array = Arc::new(ZarrArray::open(folder.path(), "x", missing).unwrap());
         let target = (folder.path(), StoredType::F32, &TILE[..]);
         blur(&array, &0.8.into(), &options, device, target, &within(memory))
     };

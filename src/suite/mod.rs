@@ -84,6 +84,8 @@ use crate::{
     openings::{assert_refused, cpu, least, told},
 };
 
+type Array = Arc<dyn ChunkedArray>;
+
 /// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
 fn group_of(device: &Device, count: usize) -> Device {
     let name = &device.info().name;

@@ -33,11 +33,6 @@ fn oracle(rows: u64, columns: u64, seed: u64) -> Vec<u8> {
     (0..rows).flat_map(|i| (0..columns).map(move |j| entry(i, j) as u8)).collect()
 }
 
-fn dense(entries: &[u8], columns: u64) -> Mat<f64> {
-    let columns = columns as usize;
-    Mat::from_fn(entries.len() / columns, columns, |i, j| f64::from(entries[i * columns + j]))
-}
-
 fn random(device: &Device, rows: u64, columns: u64, seed: u64) -> Result<PackedMatrix> {
     PackedMatrix::random(device, rows, columns, seed, &Run::default())
 }
@@ -234,8 +229,9 @@ fn pushed_rows_are_the_same(device: &Device) {
 fn products_are_close(device: &Device) {
     let run = Run::default();
     for (rows, columns) in SIZES {
+        let (entries, width) = (oracle(rows, columns, 6), columns as usize);
+        let a = Mat::from_fn(rows as usize, width, |i, j| f64::from(entries[i * width + j]));
         for l in [1, 7, 70] {
-            let a = dense(&oracle(rows, columns, 6), columns);
             let x = operand(columns, l);
             let matrix = random(device, rows, columns, 6).unwrap();
             let mut y = Mat::<f64>::zeros(rows as usize, l);

@@ -37,12 +37,12 @@ fn values([m, n]: [usize; 2], offset: f64, size: f64) -> Vec<f64> {
 }
 
 /// Returns two arrays in chunks that fit no block, appended along their rows.
-fn arrays<T: Storable>(values: &[T], [m, n]: [usize; 2]) -> Vec<Arc<dyn ChunkedArray>> {
+fn arrays<T: Storable>(values: &[T], [m, n]: [usize; 2]) -> Vec<Array> {
     let cut = |rows: Range<usize>| {
         let shape = [(rows.end - rows.start) as u64, n as u64];
         let array =
             MemoryArray::new(format!("{rows:?}"), &values[rows.start * n..rows.end * n], &shape, &[37, 23]);
-        Arc::new(array.unwrap()) as Arc<dyn ChunkedArray>
+        Arc::new(array.unwrap()) as Array
     };
     vec![cut(0..m / 3), cut(m / 3..m)]
 }
@@ -121,7 +121,7 @@ fn check(name: &str, a: &Mat<f64>, svd: &StoredSvd, close: f64) {
 /// Returns decompositions by the iteration, exactly, and exactly with the least memory, which takes the Gram matrix.
 fn by_all(
     name: &str,
-    arrays: &[Arc<dyn ChunkedArray>],
+    arrays: &[Array],
     k: usize,
     options: &StoredSvdOptions,
     dev: &Device,
@@ -166,7 +166,7 @@ fn centred_and_scaled_far_from_zero(dev: &Device) {
 
 fn every_type(dev: &Device) {
     let shape = [130, 30];
-    let check_type = |name: &str, exact: &[f64], arrays: &[Arc<dyn ChunkedArray>], is_wide: bool| {
+    let check_type = |name: &str, exact: &[f64], arrays: &[Array], is_wide: bool| {
         let options = options().center(Center::Columns);
         let a = standardized(exact, shape, &options);
         for (narrow, method) in
@@ -269,7 +269,7 @@ fn edge_shapes(dev: &Device) {
 fn memory_and_chunks_change_no_bit(dev: &Device) {
     let shape = [2100, 60];
     let stored: Vec<f32> = values(shape, 1e3, 1.0).into_iter().map(|x| x as f32).collect();
-    let array = |chunk: &[u64]| -> Vec<Arc<dyn ChunkedArray>> {
+    let array = |chunk: &[u64]| -> Vec<Array> {
         vec![Arc::new(MemoryArray::new("a", &stored, &[2100, 60], chunk).unwrap())]
     };
     let svd = SvdOptions::default().stop(Stop::PowerIterations(1)).oversamples(2);
@@ -390,7 +390,7 @@ fn bad_arguments_are_named(dev: &Device) {
     assert_refused(solve(2, &options().method(SvdMethod::Randomized).svd(stop)), &["`stop`"]);
     let solve = |arrays| svd_stored(arrays, 1, &options().narrow(true), dev, &Run::default());
     assert_refused(solve(Vec::new()), &["`arrays`: none given"]);
-    let array = |shape: &[u64], x: f64| -> Arc<dyn ChunkedArray> {
+    let array = |shape: &[u64], x: f64| -> Array {
         let values = vec![x; shape.iter().product::<u64>() as usize];
         Arc::new(MemoryArray::new("a", &values, shape, shape).unwrap())
     };

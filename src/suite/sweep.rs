@@ -182,7 +182,7 @@ fn folded(device: &Device) {
 fn refused(device: &Device) {
     let run = Run::default();
     let folder = tempfile::tempdir().unwrap();
-    let map = |array: &Arc<dyn ChunkedArray>, dtype, shape: &[u64]| {
+    let map = |array: &Array, dtype, shape: &[u64]| {
         let writer = NpyWriter::create(folder.path().join("x.npy"), dtype, shape).unwrap();
         Sweep::new(array, device, &run).map(&Neighbors::plain(), writer).unwrap_err().to_string()
     };

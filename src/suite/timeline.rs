@@ -22,8 +22,7 @@ fn a_pass(device: &Device) {
         writer.write(&tile, &(0..elements).map(|i| (i % 251) as u8).collect::<Vec<_>>()).unwrap();
     }
     writer.finish().unwrap();
-    let image: Arc<dyn ChunkedArray> =
-        Arc::new(ZarrArray::open(folder.path(), "image", MissingChunk::Error).unwrap());
+    let image: Array = Arc::new(ZarrArray::open(folder.path(), "image", MissingChunk::Error).unwrap());
     let recorded = device.recorded_by(&timeline);
     let (sigma, options) = (1.0.into(), GaussianOptions::default());
     let out = (folder.path(), StoredType::U8, &TILE[..]);
