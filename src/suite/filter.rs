@@ -10,7 +10,8 @@ use crate::{
 
 device_tests! {
     every_type, modes_and_orders, sizes_around_the_tiles, empty, wrong_arguments;
-    panels_are_the_whole, axes_in_any_place, weights_longer_than_the_axis, weights_far_longer_than_the_axis, weights_that_are_not_folded,
+    panels_are_the_whole, axes_in_any_place, weights_longer_than_the_axis, weights_far_longer_than_the_axis,
+    weights_that_are_not_folded,
 }
 
 pub(super) const MODES: [Mode; 5] =
@@ -274,7 +275,7 @@ fn axes_in_any_place(device: &Device) {
     }
 }
 
-/// Arrays are larger than a binding of the devices with low limits, so they are filtered in panels. Boxes are tested with stored arrays.
+/// Arrays are larger than a binding of the devices with low limits, so they are filtered in panels.
 fn panels_are_the_whole(device: &Device) {
     fn check<T: Sample>(device: &Device, shape: &[u64], sigma: f64, bound: f64) {
         let x: Vec<T> = values(81, shape.iter().product());

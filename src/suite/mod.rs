@@ -1,4 +1,4 @@
-//! Tests of every operation on every device, against the same f64 oracles. Files import what most of them use from here.
+//! Tests of every operation on every device, against the same f64 oracles. `use super::*` imports what most files use.
 
 mod bits;
 mod block_sum;
