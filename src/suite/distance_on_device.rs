@@ -90,12 +90,13 @@ fn every_rule_of_angles(device: &Device) {
             observations(device, &x, count, &Options::default())
         };
         let (x, y) = (with_gaps(6, m), with_gaps(7, n));
+        let few = x.rows(0..9).unwrap();
         for &missing in &RULES[1..if shift == 3.0 { 4 } else { 2 }] {
             let options = Options { missing, ..Options::default() };
             for metric in [Metric::Cosine, Metric::Correlation] {
                 // Pairs of many observations with themselves take long, so one case has them.
                 let is_large = shift == 3.0 && missing == Missing::Ignore;
-                check(if is_large { &x } else { &y }, None, metric, &options, &Run::default());
+                check(if is_large { &x } else { &*few }, None, metric, &options, &Run::default());
                 check(&x, Some(&y), metric, &options, &Run::default());
             }
         }

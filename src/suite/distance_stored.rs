@@ -204,9 +204,9 @@ fn raise<T>(find: &dyn Fn(&Run) -> Result<T, Error>) -> (Budget, Result<T, Error
 fn nearest_within_any_budget(device: &Device) {
     let run = Run::default();
     for (n, others, features, metric, missing, columns) in [
-        (7u64, None, 300u64, Metric::Euclidean, Missing::Propagate, false),
+        (11u64, None, 300u64, Metric::Euclidean, Missing::Propagate, false),
         (11, None, 300, Metric::Cosine, Missing::Ignore, true),
-        (7, None, 300, Metric::KlDivergence, Missing::Propagate, false),
+        (11, None, 300, Metric::KlDivergence, Missing::Propagate, false),
         (7, Some(5), 300, Metric::Correlation, Missing::Propagate, true),
         (5, Some(9), 300, Metric::InnerProduct, Missing::Propagate, false),
         (1500, None, 64, Metric::Euclidean, Missing::Propagate, false),
