@@ -7,16 +7,13 @@ use pulp::NullaryFnOnce;
 /// The kind of the stored bytes of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
-    /// One allele a sample.
     Haploid,
-    /// Two alleles a sample.
     Diploid,
     /// A dosage of 0 to 2; a negative one is missing.
     Dosages,
 }
 
 impl Calls {
-    /// Returns the number of bytes of a sample.
     pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Diploid => 2,
@@ -63,7 +60,6 @@ trait Stored {
     fn codes(raw: &[u8]) -> ([u32; 4], u8);
 }
 
-/// The layout of [`Calls::Haploid`].
 struct Haploid;
 
 impl Stored for Haploid {
@@ -75,7 +71,6 @@ impl Stored for Haploid {
     }
 }
 
-/// The layout of [`Calls::Diploid`].
 struct Diploid;
 
 impl Stored for Diploid {
@@ -96,7 +91,6 @@ impl Stored for Diploid {
     }
 }
 
-/// The layout of [`Calls::Dosages`].
 struct Dosage;
 
 impl Stored for Dosage {
@@ -247,7 +241,6 @@ fn padded<const BYTES: usize>(raw: &[u8]) -> [u8; BYTES] {
     })
 }
 
-/// Packs 64 codes into 4 words.
 #[inline(always)]
 fn words(codes: &[u8; 64]) -> [u32; 4] {
     let mut bytes = [0; 16];

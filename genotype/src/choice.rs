@@ -54,7 +54,6 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Returns the memory that the exact method takes.
     pub(super) fn exact(reader: &Reader) -> Needs {
         PairAccumulator::needs(reader, false, false) + eigenvectors(reader)
     }

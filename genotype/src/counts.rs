@@ -30,7 +30,6 @@ pub enum CountsByVariant {
 }
 
 impl CountsByVariant {
-    /// Returns the number of variants.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Codes(codes) => codes.len(),
@@ -52,9 +51,6 @@ impl CountsByVariant {
 
 impl CallCounts {
     /// Creates empty counts, with room for `variants` variants. `codes` is true if dosages are 0, 1 and 2.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] if the system does not have that much memory.
     pub(crate) fn new(variants: u64, samples: u64, codes: bool) -> Result<Self> {
         let room = to_usize(variants);
         let requested = variants.saturating_mul(Self::bytes_of(codes));
@@ -71,7 +67,6 @@ impl CallCounts {
         Ok(Self { samples, by_variant, digest: FNV_OFFSET })
     }
 
-    /// Returns the number of bytes of a variant's counts.
     pub(crate) const fn bytes_of(codes: bool) -> u64 {
         if codes { size_of::<[u32; 3]>() as u64 } else { size_of::<Stats>() as u64 }
     }
@@ -145,7 +140,6 @@ impl CallCounts {
         }
     }
 
-    /// Returns the number of variants.
     pub(crate) fn len(&self) -> usize {
         self.by_variant.len()
     }

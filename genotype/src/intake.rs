@@ -72,7 +72,6 @@ impl Form {
         }
     }
 
-    /// Returns true if the device holds codes of two bits.
     pub(crate) const fn is_packed(self) -> bool {
         matches!(self, Self::Packed(_))
     }

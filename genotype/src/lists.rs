@@ -54,7 +54,6 @@ impl Listed {
     }
 }
 
-/// The entries of a list.
 #[derive(Clone, Debug)]
 enum Entries {
     File { path: PathBuf, text: String },

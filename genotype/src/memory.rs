@@ -75,7 +75,6 @@ pub(super) struct Wishes {
     pub(super) gram: bool,
 }
 
-/// The memory that is available.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     /// The budget with its defaults filled in.
@@ -107,9 +106,6 @@ impl Memory {
     }
 
     /// Plans with long steps; if they do not fit, plans again with short ones, whose error names the smallest budget that would do.
-    ///
-    /// # Errors
-    /// Any error of `plan`.
     pub(super) fn plan<T>(self, mut plan: impl FnMut(Self) -> Result<T>) -> Result<T> {
         match plan(self) {
             Err(Error::Budget { .. }) => plan(Self { longest_step: 0, ..self }),
@@ -123,12 +119,10 @@ impl Memory {
         Budget::default().host(host).device(device.filter(|_| !self.shared))
     }
 
-    /// Returns the memory of a pass and of what results need.
     fn total(reader: &Reader, needs: Needs) -> Needs {
         stream(reader) + blocks(reader) + needs
     }
 
-    /// Returns true if the budget has room for a pass with these needs.
     pub(super) fn fits(&self, reader: &Reader, needs: Needs) -> bool {
         self.budget.fit(&reader.device, Self::total(reader, needs)).is_ok()
     }
@@ -162,9 +156,6 @@ impl Memory {
     }
 
     /// Divides the budget between what the work needs and what else it can use.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] with the smallest budget that would do.
     pub(super) fn allow(&self, reader: &Reader, needs: Needs, wishes: Wishes) -> Result<Allowance> {
         let rest = self.budget.fit(&reader.device, Self::total(reader, needs))?;
         let Needs { host: mut left, device: free } = rest.left(&reader.device);
@@ -253,7 +244,6 @@ fn kept_bytes(reader: &Reader) -> u64 {
     reader.variants().saturating_mul(reader.held_row_bytes() + size_of::<RowFactors>() as u64)
 }
 
-/// Returns a size as text.
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -313,7 +303,6 @@ pub(super) struct Allowance {
     /// The place where genotypes stay between passes, and why.
     pub(super) residency: Residency,
     pub(super) reason: String,
-    /// The settings by which the pass reads.
     pub(super) reading: Reading,
     /// The number of rows of the host's panels that are on the device at a time.
     pub(super) host_rows: u64,

@@ -72,8 +72,6 @@ teatime::setters! {
 }
 
 impl PcaOptions {
-    /// # Errors
-    /// [`Error::Argument`] for no samples or variants, more components than samples or variants, and filters out of range.
     pub(super) fn check(&self, genotypes: &Genotypes) -> Result<()> {
         check_extents(OP, genotypes)?;
         let (samples, variants) = (genotypes.samples(), genotypes.variants());

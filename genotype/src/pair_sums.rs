@@ -23,7 +23,6 @@ use super::{
 /// A choice of the sums to compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairTerms {
-    /// The rule by which variants are scaled.
     pub(crate) rule: ScaleRule,
     /// True if [`PairSums::shared`] is computed.
     pub(crate) shared: bool,
@@ -54,7 +53,6 @@ pub(crate) struct PairSums {
 }
 
 impl PairSums {
-    /// Returns the number of bytes that the sums hold.
     pub(crate) fn bytes(&self) -> u64 {
         let matrices = [Some(&self.products), self.shared.as_ref(), self.variance.as_ref()];
         matrices.into_iter().flatten().map(|matrix| 8 * matrix.data().len() as u64).sum()
@@ -78,7 +76,6 @@ pub(crate) struct PairAccumulator {
 pub(crate) const PRODUCTS: &str = "products";
 const CALLED: [&str; 2] = ["shared", "variance"];
 
-/// Returns the name of sums in a part.
 pub(crate) fn name(
     what: &str,
     scaler: Scaler,
@@ -91,7 +88,6 @@ pub(crate) fn name(
 }
 
 impl PairAccumulator {
-    /// Creates empty sums.
     pub(crate) fn new(reader: &Reader, wanted: PairTerms) -> Result<Self> {
         let (variants, n, scaler) = (reader.all, reader.samples(), wanted.rule.scaler);
         let device = &reader.device;
@@ -212,10 +208,6 @@ impl PairAccumulator {
     }
 
     /// Replaces the sums with the sums of `part`.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](teatime::Error::Argument) if the part lacks any of the sums,
-    /// [`Error::Shape`](teatime::Error::Shape) if they do not fit; [`Error::OutOfMemory`](teatime::Error::OutOfMemory).
     pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
         let rule = self.wanted.rule;
         let find = |what| part.find(&name(what, rule.scaler, rule.filter));
@@ -228,7 +220,6 @@ impl PairAccumulator {
         Ok(())
     }
 
-    /// Waits for the sums and returns them.
     pub(crate) fn finish(self) -> Result<PairSums> {
         let products = match self.products {
             PanelSum::Packed(sum) => sum.finish()?,
@@ -257,7 +248,6 @@ enum Weight {
 }
 
 impl Weight {
-    /// Returns the weight of a variant.
     fn weigh(self, scale: &VariantScale) -> f64 {
         match self {
             _ if !scale.is_kept() => 0.0,

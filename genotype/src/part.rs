@@ -129,7 +129,6 @@ impl CohortPart {
         if names.is_empty() { "no sums".into() } else { names.join(", ") }
     }
 
-    /// Returns the number of bytes that the part holds.
     pub(super) fn bytes(&self) -> u64 {
         let of_sums = |sums: &PartSums| match &sums.values {
             SumValues::Whole { values, .. } => size_of_val(&values[..]),
@@ -147,8 +146,6 @@ impl CohortPart {
         format!("{} variants of {} samples, {}", self.variants, self.samples, self.genotypes)
     }
 
-    /// # Errors
-    /// [`Error::Argument`] if there are no sums of that name.
     pub(super) fn find(&self, name: &str) -> Result<&SumValues> {
         let sums = self.sums.iter().find(|sums| sums.name == name);
         let why = || format!("{name} are wanted, and it has {}", self.names());
@@ -280,7 +277,6 @@ impl<'a> Fields<'a> {
         String::from_utf8(bytes).ok()
     }
 
-    /// Reads `count` items of `SIZE` bytes.
     fn items<const SIZE: usize>(&mut self, count: u64) -> Option<&'a [[u8; SIZE]]> {
         let bytes = usize::try_from(count).ok()?.checked_mul(SIZE)?;
         let (items, rest) = self.0.split_at_checked(bytes)?;

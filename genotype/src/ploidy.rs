@@ -89,9 +89,6 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
 
 /// Makes a value of the calls of each selected variant with `of_row`, in one pass, and gives these values to `take`, in order. They take
 /// `held` bytes on the host.
-///
-/// # Errors
-/// Fails as [`call_ploidies`] does.
 pub(super) fn each_row_of_calls<T: Send>(
     op: &'static str,
     genotypes: &Genotypes,

@@ -50,7 +50,6 @@ pub(crate) struct Reader {
 /// The settings by which a pass reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// The maximum number of bytes of a panel.
     pub(crate) panel_bytes: u64,
     /// The maximum number of bytes of decoded chunks to hold.
     pub(crate) prefetch: u64,
@@ -65,7 +64,6 @@ pub(crate) struct Read {
     pub(crate) digests: Option<Digests>,
 }
 
-/// A callback that takes a panel, and the sums of each of its rows.
 pub(crate) type CountedSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
 
 fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + use<> {
@@ -78,17 +76,11 @@ pub(crate) type CountedPanel = (Panel, Vec<Stats>);
 
 impl Reader {
     /// Prepares to read `genotypes`; `bounded` is true if dosages above the ploidy are an error.
-    ///
-    /// # Errors
-    /// Fails as [`Plan::of_rows`] does.
     pub(crate) fn new(genotypes: &Genotypes, device: &Device, bounded: bool) -> Result<Self> {
         Self::in_blocks(genotypes, device, bounded, block_rows(genotypes.samples()))
     }
 
     /// Does as [`new`](Self::new), with blocks of the given number of rows.
-    ///
-    /// # Errors
-    /// Fails as [`new`](Self::new) does.
     pub(crate) fn in_blocks(
         genotypes: &Genotypes,
         device: &Device,
@@ -103,9 +95,6 @@ impl Reader {
     }
 
     /// Makes the reader of some of the variants, which start at a canonical block.
-    ///
-    /// # Errors
-    /// Fails as [`new`](Self::new) does.
     pub(crate) fn of_part(&self, rows: &Range<u64>) -> Result<Self> {
         let reader = Self::new(&self.genotypes.part([rows.clone()])?, &self.device, self.bounded)?;
         Ok(Self { first: rows.start, all: self.all, step_bytes: self.step_bytes, ..reader })
@@ -211,9 +200,6 @@ pub(crate) struct Panels<'a> {
 
 impl<'a> Panels<'a> {
     /// Starts a pass with panels of `rows` rows: a multiple of the rows that are uploaded at once.
-    ///
-    /// # Errors
-    /// Fails as [`Blocks::new`] does.
     pub(crate) fn new(reader: &'a Reader, reading: Reading, rows: u64, cancel: &Cancel) -> Result<Self> {
         let blocks =
             Blocks::new(&reader.plan, &reader.device, reading.upload_rows, reading.prefetch, cancel)?;

@@ -298,9 +298,6 @@ impl Genotypes {
     }
 
     /// Plans passes over the selected rows and samples, in blocks of `rows` rows.
-    ///
-    /// # Errors
-    /// Fails as [`Plan::of_rows`] does.
     pub(crate) fn plan(&self, convert: Arc<dyn Convert>, rows: u64) -> Result<Plan> {
         // A column of packed calls is not a sample.
         let columns = (self.kind != GenotypeKind::Plink).then(|| Arc::clone(&self.columns));
@@ -341,13 +338,10 @@ impl Genotypes {
     }
 }
 
-/// Returns the number of rows of all arrays.
 fn total(arrays: &[Arc<dyn ChunkedArray>]) -> u64 {
     arrays.iter().map(|array| array.shape()[0]).sum()
 }
 
-/// # Errors
-/// [`Error::Argument`] without samples or variants.
 pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<()> {
     let (samples, variants) = (genotypes.samples(), genotypes.variants());
     if samples == 0 || variants == 0 {
@@ -360,8 +354,6 @@ pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<(
 /// The path of an array of names in a store, its axis, and the names.
 pub(crate) type Names<'a, S> = (&'a str, &'a str, &'a [S]);
 
-/// # Errors
-/// [`Error::Argument`] unless there are `n` names.
 pub(crate) fn check_names(op: &'static str, samples: &[impl AsRef<str>], n: usize) -> Result<()> {
     if samples.len() != n {
         return Err(Error::argument(op, "samples", format_args!("{} names for {n}", samples.len())));

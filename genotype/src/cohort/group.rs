@@ -21,9 +21,6 @@ pub(super) enum Loading<T> {
 
 impl Cohort {
     /// Loads as [`load_with`](Self::load_with) does, each member of the group some of the variants.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
     pub(super) fn load_onto_members<T: Send>(request: Request<'_>, each: &Each<'_, T>) -> Result<Loading<T>> {
         let Request { genotypes, device, wanted, run } = request;
         let members = device.members();
@@ -128,7 +125,6 @@ impl Cohort {
     }
 }
 
-/// Merges the parts of the members of a group, in order.
 fn merged(parts: Vec<CohortPart>) -> Result<CohortPart> {
     let mut parts = parts.into_iter();
     let Some(first) = parts.next() else { unreachable!("a group should have a member") };

@@ -269,9 +269,7 @@ impl Cohort {
         }
     }
 
-    /// # Errors
-    /// [`Error::Argument`] if `bounded` is true, though dosages above the ploidy were not an error
-    /// for any of the results that the genotypes were loaded for.
+    /// Refuses a `bounded` result if dosages above the ploidy were not an error for any result that the genotypes were loaded for.
     pub(super) fn check_bounded(&self, op: &'static str, bounded: bool) -> Result<()> {
         if bounded && !self.reader.bounded {
             let why =
@@ -293,9 +291,6 @@ impl Cohort {
     }
 
     /// Returns the settings of a pass over the store that takes `needs` in addition to what is held.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] if the budget has no room for that.
     pub(super) fn reading(&self, needs: Needs) -> Result<Reading> {
         Ok(self.memory.allow(&self.reader, needs + self.held(), Wishes::default())?.reading)
     }
@@ -335,7 +330,6 @@ impl Cohort {
         Ok(Arc::unwrap_or_clone(sums))
     }
 
-    /// Returns the sums of the variants in `rows`.
     pub(super) fn stats_of(&self, rows: &Range<u64>) -> Vec<Stats> {
         self.counts.stats(to_usize(rows.start)..to_usize(rows.end))
     }
@@ -385,9 +379,6 @@ impl Cohort {
 
     /// Runs `work`, which makes further passes and takes `needs`. If other programs hold the device
     /// memory that the plan counted on, genotypes leave the device, and `work` starts again.
-    ///
-    /// # Errors
-    /// Fails as [`reading`](Self::reading) does, and with any error of `work`.
     pub(super) fn with_room<T>(&self, needs: Needs, work: &mut dyn FnMut(Reading) -> Result<T>) -> Result<T> {
         loop {
             match work(self.reading(needs)?) {
@@ -469,7 +460,6 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// A callback that takes some rows of a panel, with their sums.
 type StepSink<'a> = dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()> + 'a;
 
 /// Calls `f` with less and less of the device's memory, since other programs may hold memory that the plan counted
@@ -495,7 +485,6 @@ pub(crate) fn with_less_memory<T>(
     }
 }
 
-/// Returns the reason why no variant is left, as text.
 pub(crate) fn no_variant(counts: &VariantCounts) -> String {
     let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
     format!(

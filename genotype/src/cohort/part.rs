@@ -110,7 +110,6 @@ impl Cohort {
         }
     }
 
-    /// Reads a part on one device.
     pub(super) fn part_on(request: Request<'_>, rows: Range<u64>) -> Result<CohortPart> {
         let part = Part { rows, members: None };
         request.with_less_memory(|request| {
@@ -179,7 +178,6 @@ pub(super) fn ranges_of(rows: &Range<u64>, samples: u64, count: u64) -> Vec<Rang
     (0..count).map(|i| first(i)..first(i + 1)).collect()
 }
 
-/// The results of a pass over a part.
 pub(super) struct PartRead {
     pub(super) part: CohortPart,
     /// The number of missing calls of each sample, if it was wanted.
@@ -215,7 +213,6 @@ impl LoadPlan {
 }
 
 impl Sums<'_> {
-    /// Replaces the counts and sums with the counts and sums of `part`.
     pub(super) fn set_part(&mut self, reader: &Reader, part: &CohortPart) -> Result<()> {
         if !self.counts.append(&part.counts) {
             let why = "its counts are of genotypes that are held otherwise, or of more samples";

@@ -125,8 +125,6 @@ impl<'a> Wanted<'a> {
         Self { more_passes: u32::try_from(passes).unwrap_or(u32::MAX - 1), ..self }
     }
 
-    /// # Errors
-    /// [`Error::Argument`] and [`Error::Shape`] as for the results.
     fn check(&self, genotypes: &Genotypes) -> Result<()> {
         if let Some(options) = &self.pca {
             options.check(genotypes)?;
@@ -173,7 +171,6 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The genotypes to load, the device, and the results that are wanted.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) genotypes: &'a Genotypes,
@@ -196,18 +193,14 @@ pub(super) struct Part {
     pub(super) members: Option<u64>,
 }
 
-/// A function that returns the memory of work beside the loading.
 pub(super) type NeedsBeside<'a> = dyn Fn(&Reader) -> Needs + Sync + 'a;
 
-/// The plan by which genotypes are loaded.
 pub(super) struct LoadPlan {
     pub(super) reader: Reader,
     pub(super) memory: Memory,
-    /// The sums to make for pairs of samples.
     pub(super) pairs: Vec<pair_sums::PairTerms>,
     /// True if the relationship matrix and the components are made from the same sums.
     pub(super) shares_sums: bool,
-    /// The options of the components, and the method chosen for them.
     pub(super) choice: Option<(PcaOptions, Choice)>,
     pub(super) allowance: Allowance,
     /// The maximum number of passes after this one, and true if there will be any.
@@ -217,9 +210,6 @@ pub(super) struct LoadPlan {
 
 impl LoadPlan {
     /// Makes the plan, if other work needs `beside` as well. With `part`, plans only what is made of those variants.
-    ///
-    /// # Errors
-    /// Fails as [`Cohort::load`] does.
     pub(super) fn new(request: Request<'_>, part: Option<&Part>, beside: &NeedsBeside<'_>) -> Result<Self> {
         request.wanted.check(request.genotypes)?;
         let memory = Memory::new(request.device, request.run)?;
@@ -309,9 +299,6 @@ impl LoadPlan {
 }
 
 /// Checks the number of samples for results that sum over samples; a projection does not, since it multiplies packed rows only by weights.
-///
-/// # Errors
-/// [`Error::Limit`] for more samples than products of packed rows are exact for.
 pub(super) fn check_samples(reader: &Reader) -> Result<()> {
     let (what, requested) = ("samples of packed genotypes", reader.samples());
     if reader.form.is_packed() && requested > MAX_ENTRIES {

@@ -89,7 +89,6 @@ impl<'a> SamplePairs<'a> {
     }
 }
 
-/// The settings of a computation of distances.
 #[derive(Clone, Copy)]
 struct Settings<'a> {
     device: &'a Device,
@@ -126,7 +125,6 @@ pub struct DistanceFacts {
 }
 
 impl DistanceFacts {
-    /// Returns the facts of the distances of a cohort's samples.
     fn of_cohort(
         cohort: &Cohort,
         options: &DistanceOptions,
@@ -303,9 +301,6 @@ pub fn distance_sums(
 }
 
 /// Returns true if two bits hold the dosages, provided that none is above the ploidy.
-///
-/// # Errors
-/// Fails as [`Reader::new`] does.
 fn are_packed(genotypes: &Genotypes, device: &Device) -> Result<bool> {
     Ok(Reader::new(genotypes, device, true)?.form.is_packed())
 }

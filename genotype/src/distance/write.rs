@@ -49,8 +49,6 @@ impl Distances {
         })
     }
 
-    /// # Errors
-    /// [`Error::Argument`] for the distances of two matrices.
     fn check_plink(&self) -> Result<()> {
         let why = "PLINK's files hold distances of samples from one another";
         self.facts.others.map_or(Ok(()), |_| Err(Error::argument(OP, "self", why)))
@@ -97,9 +95,6 @@ impl Distances {
 
 impl DistanceFacts {
     /// Returns the arrays of names in a Zarr store, each with its axis: of the `n` samples, and of the other samples if there are others.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample and each of the others.
     fn names<'a, S: AsRef<str>>(
         &self,
         samples: &'a [S],
@@ -114,9 +109,6 @@ impl DistanceFacts {
     }
 
     /// Returns the names of the samples, and those of the samples that their distances are to.
-    ///
-    /// # Errors
-    /// Fails as [`names`](Self::names) does, and with [`Error::Argument`] for a name with a tab or line break.
     fn names_in_table<'a, S: AsRef<str>>(
         &self,
         samples: &'a [S],
@@ -174,7 +166,6 @@ impl SampleNeighbors {
     }
 }
 
-/// Returns the attributes of a Zarr store of distances.
 #[cfg(feature = "zarr")]
 pub(super) fn attributes(DistanceFacts { options, counts, .. }: &DistanceFacts) -> Attributes {
     let attributes = [

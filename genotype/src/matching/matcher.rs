@@ -94,7 +94,6 @@ impl<'a> Matching<'a> {
         self.index.keys[self.order[at] as usize]
     }
 
-    /// Returns the pair of alleles of a variant.
     fn alleles(&self, at: usize) -> &'a str {
         &self.index.alleles.names[self.key(at).alleles as usize]
     }

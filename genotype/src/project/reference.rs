@@ -20,7 +20,6 @@ pub struct ReferenceLoadings {
     standards: Vec<[f64; 3]>,
     /// The loadings, row by row.
     pub(super) loadings: Vec<f32>,
-    /// The largest magnitudes for each component.
     pub(super) largest: Vec<Largest>,
 }
 
@@ -145,7 +144,6 @@ impl ReferenceLoadings {
         &self.loadings[to_usize(row.into()) * self.components..][..self.components]
     }
 
-    /// Returns the mean, shift and scale of a variant.
     pub(super) fn standard(&self, row: u32) -> [f64; 3] {
         self.standards[to_usize(row.into())]
     }
@@ -183,8 +181,6 @@ pub(crate) struct Matched<'a> {
 }
 
 impl<'a> Matched<'a> {
-    /// # Errors
-    /// Fails as [`project`](crate::project()) does.
     pub(crate) fn check(&self, genotypes: &Genotypes) -> Result<()> {
         let Self { reference, matches, absent, .. } = self;
         let (samples, variants) = (genotypes.samples(), genotypes.variants());
@@ -241,7 +237,6 @@ impl<'a> Matched<'a> {
         self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
     }
 
-    /// Returns the matches of the variants in `rows`.
     pub(crate) fn part(&self, rows: &Range<u64>) -> Self {
         Self { matches: self.matches_in(rows), ..*self }
     }
@@ -262,7 +257,6 @@ impl<'a> Matched<'a> {
         format!("onto {} components of reference {state:016x} by {}", reference.components, method.name())
     }
 
-    /// Returns the number of bytes that it holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.reference.bytes() + (size_of_val(self.matches) + size_of_val(self.absent)) as u64
     }

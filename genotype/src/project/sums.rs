@@ -29,7 +29,6 @@ const SCORES: &str = "scores";
 const MISSING: &str = "missing calls";
 const NORMAL: &str = "pairs of loadings";
 
-/// Returns the name of sums in a part.
 fn name(what: &str, words: &str) -> String {
     format!("{what} of a projection {words}")
 }
@@ -62,7 +61,6 @@ pub(crate) struct ProjectionSums<'a> {
 }
 
 impl<'a> ProjectionSums<'a> {
-    /// Creates empty sums.
     pub(crate) fn new(reader: &Reader, matched: Matched<'a>) -> Result<Self> {
         let (variants, n) = (reader.variants(), reader.samples());
         let (device, k) = (&reader.device, matched.reference.components());
@@ -113,7 +111,6 @@ impl<'a> ProjectionSums<'a> {
         operands + BlockSum::needs(columns, n) + Needs::host(24 * columns) * n + blocks
     }
 
-    /// Adds a panel to the sums.
     pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         let matched = self.matched;
         match self.scores {
@@ -181,9 +178,6 @@ impl<'a> ProjectionSums<'a> {
     }
 
     /// Replaces the sums with the sums of `part`.
-    ///
-    /// # Errors
-    /// Fails as the `set_part` of sums for pairs of samples does.
     pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
         let words = self.matched.words();
         let more = [(NORMAL, &mut self.normal), (MISSING, &mut self.missing)];
@@ -192,7 +186,6 @@ impl<'a> ProjectionSums<'a> {
         sums.try_for_each(|(what, sum)| sum.set_values(part.find(&name(what, &words))?))
     }
 
-    /// Waits for the sums.
     pub(crate) fn finish(self, device: &Device) -> Result<Totals> {
         let Self { matched, units, scores, missing, normal } = self;
         let (pool, k, used) = (device.pool()?, units.scores.len(), matched.count());

@@ -77,9 +77,6 @@ impl Genotypes {
     }
 
     /// Returns the ploidy of the calls.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the genotypes are not calls, so that they lack `what`.
     fn calls_of(&self, op: &'static str, what: &str) -> Result<u64> {
         let kind = match self.kind {
             GenotypeKind::Calls { ploidy } => return Ok(ploidy),
@@ -100,8 +97,6 @@ struct Haplotypes {
 }
 
 impl Haplotypes {
-    /// # Errors
-    /// [`Error::Store`] for an array that does not have all alleles of a call in one chunk.
     fn wrap(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         let (shape, chunk) = (array.shape(), array.chunk_shape());
         if chunk[2] != ploidy {

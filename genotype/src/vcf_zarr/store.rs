@@ -310,9 +310,6 @@ impl VariantSource for GenotypeStore {
 
 /// Returns the storage of the parent group of `store`, and the path of the genotypes within it, if
 /// `store` is a group of scikit-allel's layout without names of samples, and the parent has them.
-///
-/// # Errors
-/// [`Error::Store`] and [`Error::Io`] for metadata that cannot be read.
 fn above(store: &Path, array: Option<&str>) -> Result<Option<(Arc<dyn Storage>, String)>> {
     let array = array.map_or("calldata/GT", |path| path.trim_matches('/'));
     // A path such as `.` has no name of its own.

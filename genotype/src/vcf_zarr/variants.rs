@@ -99,7 +99,6 @@ impl VariantTable {
         Self { storage: Arc::clone(storage), layout, rows, kept: Mutex::default() }
     }
 
-    /// Returns the doubtful columns among those that were read so far.
     pub(super) fn doubtful(&self) -> Vec<DoubtfulColumn> {
         self.kept().doubtful.clone()
     }
@@ -169,7 +168,6 @@ impl VariantTable {
         Ok((0..).zip(names).map(|(row, name)| (name.to_string(), length(row))).collect())
     }
 
-    /// Returns the position of a variant.
     pub(super) fn position(&self, row: u64, memory: &Budget) -> Result<u64> {
         let path = match &self.layout {
             Layout::Vcf(group) => join(group, "variant_position"),
@@ -297,7 +295,6 @@ impl Columns {
 }
 
 impl Contig {
-    /// Returns the bytes of its column.
     fn bytes(&self) -> u64 {
         match self {
             Self::Index(column, _) | Self::Names(column) => column.bytes(),
@@ -314,7 +311,6 @@ impl Contig {
         }
     }
 
-    /// Returns the name of a variant's contig.
     fn name(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Cow<'_, str>> {
         match self {
             Self::Same(name) => Ok(Cow::from(&**name)),
