@@ -32,8 +32,7 @@ impl Calls {
         if any_bad { raw.iter().position(|&byte| self.refuses(byte.cast_signed())) } else { None }
     }
 
-    /// Packs alleles from their bit planes, 8 from each byte of a plane. Returns false if an allele is not -2, -1, 0 or 1, or if samples are
-    /// dosages.
+    /// Packs alleles from their bit planes, 8 from each byte of a plane. Returns false for dosages, and if an allele is not -2, -1, 0 or 1.
     pub(crate) fn pack_planes(self, planes: [&[u8]; 8], out: &mut [u8]) -> bool {
         match self {
             Self::Haploid => pack_planes::<Haploid>(planes, out),

@@ -52,17 +52,9 @@ impl CountsByVariant {
 impl CallCounts {
     /// Creates empty counts, with room for `variants` variants. `codes` is true if dosages are 0, 1 and 2.
     pub(crate) fn new(variants: u64, samples: u64, codes: bool) -> Result<Self> {
-        let room = to_usize(variants);
-        let requested = variants.saturating_mul(Self::bytes_of(codes));
-        let full = |_| Error::OutOfMemory { requested, free: None };
-        let by_variant = if codes {
-            let mut counts = Vec::new();
-            counts.try_reserve_exact(room).map_err(full)?;
-            CountsByVariant::Codes(counts)
-        } else {
-            let mut stats = Vec::new();
-            stats.try_reserve_exact(room).map_err(full)?;
-            CountsByVariant::Dosages(stats)
+        let by_variant = match codes {
+            true => CountsByVariant::Codes(with_room(variants)?),
+            false => CountsByVariant::Dosages(with_room(variants)?),
         };
         Ok(Self { samples, by_variant, digest: FNV_OFFSET })
     }
@@ -89,8 +81,7 @@ impl CallCounts {
         self.digest_next(stats);
     }
 
-    /// Adds the counts of the next variants, which were made elsewhere; returns false if they are of another kind, or if a variant counts
-    /// more samples than there are.
+    /// Adds the counts of the next variants, made elsewhere; returns false if they are of another kind, or of more samples than there are.
     #[must_use]
     pub(crate) fn append(&mut self, other: &CountsByVariant) -> bool {
         let (len, samples) = (self.len(), self.samples);
@@ -117,9 +108,6 @@ impl CallCounts {
     }
 
     /// Returns the sums of the variants in `variants`.
-    ///
-    /// # Panics
-    /// If there are fewer variants.
     pub(crate) fn stats(&self, variants: Range<usize>) -> Vec<Stats> {
         match &self.by_variant {
             CountsByVariant::Codes(codes) => {
@@ -130,9 +118,6 @@ impl CallCounts {
     }
 
     /// Returns the number of samples without a call of a variant.
-    ///
-    /// # Panics
-    /// If there is no such variant.
     pub(crate) fn missing(&self, variant: usize) -> u64 {
         match &self.by_variant {
             CountsByVariant::Codes(codes) => codes[variant][2].into(),
@@ -143,6 +128,13 @@ impl CallCounts {
     pub(crate) fn len(&self) -> usize {
         self.by_variant.len()
     }
+}
+
+fn with_room<T>(variants: u64) -> Result<Vec<T>> {
+    let (mut counts, requested) = (Vec::new(), variants.saturating_mul(size_of::<T>() as u64));
+    let full = |_| Error::OutOfMemory { requested, free: None };
+    counts.try_reserve_exact(to_usize(variants)).map_err(full)?;
+    Ok(counts)
 }
 
 /// Returns the sums of dosages from the numbers of dosages that are 1, 2 and missing.

@@ -16,8 +16,7 @@ use super::{
     scaler::VariantScale,
 };
 
-/// Returns the memory for the eigenvectors of the Gram matrix of the samples, besides the matrix: a
-/// copy of it, the eigenvectors, and 24 bytes of workspace for each element.
+/// Returns the memory for eigenvectors of the samples' Gram matrix, besides it: a copy, the vectors, and 24 bytes an element of workspace.
 pub(super) fn eigenvectors(reader: &Reader) -> Needs {
     Needs::host(40) * reader.samples() * reader.samples()
 }
@@ -132,8 +131,7 @@ impl Memory {
         self.budget.fit_host(kept_bytes(reader)).is_ok()
     }
 
-    /// Returns the memory that genotypes take in the place where they stay. Each of `members` devices holds a part; one has a copy of another's
-    /// panel at a time.
+    /// Returns the memory of genotypes where they stay. Each of `members` devices holds a part; one has a copy of another's panel, too.
     pub(super) fn kept(reader: &Reader, residency: Residency, members: u64) -> Needs {
         let kept = kept_bytes(reader);
         match residency {
@@ -281,8 +279,7 @@ fn longest(reader: &Reader, bytes: u64, fits: impl Fn(u64) -> bool) -> u64 {
         .unwrap_or(reader.step_bytes)
 }
 
-/// Returns the bytes of panels whose Gram matrices are added up, if `host` and `device` bytes are
-/// left: longer panels than other passes need, if they fit.
+/// Returns the bytes of panels whose Gram matrices are added up: longer than others, if `host` and `device` bytes are left for them.
 fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> u64 {
     longest(reader, Gram::panel_bytes(&reader.device), |bytes| {
         let (scaling, more) = (scaling_bytes(reader, bytes), longer_panels(reader, bytes));
@@ -290,8 +287,7 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
     })
 }
 
-/// Returns the memory of blocks on the device in any pass, and as much again for freed buffers, up
-/// to what the device keeps of them in the host's memory.
+/// Returns the memory of blocks on the device in any pass, and of freed buffers: as much again, up to what the device keeps of them.
 pub(super) fn blocks(reader: &Reader) -> Needs {
     let bytes = block_bytes(reader);
     Needs::device(bytes) + Needs::of_freed(&reader.device, bytes)

@@ -25,14 +25,6 @@ pub enum Method {
 }
 
 /// Options of [`pca`](crate::pca()).
-///
-/// ```
-/// use teatime::linalg::{Stop, SvdOptions};
-/// use teatime_genotype::{Method, PcaOptions, Scaler};
-/// let svd = SvdOptions::default().stop(Stop::Tolerance(1e-5));
-/// let options = PcaOptions::default().components(20).scaler(Scaler::Binom2).method(Method::Randomized).svd(svd);
-/// assert_eq!(options.components, 20);
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PcaOptions {

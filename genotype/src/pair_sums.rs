@@ -101,7 +101,7 @@ impl PairAccumulator {
             _ => PanelSum::Dense(Box::new(BlockSum::symmetric(device, n)?)),
         };
         let pairs = |wanted: bool, weight| wanted.then(|| CalledPairs::new(reader, weight)).transpose();
-        let variance = Weight::Variance { ploidy: wanted.rule.ploidy };
+        let variance = Weight::Variance(wanted.rule.ploidy);
         Ok(Self {
             wanted,
             products,
@@ -137,12 +137,8 @@ impl PairAccumulator {
         let from = rows.start - panel.rows.start;
         let scales = self.count(reader, rows, stats)?;
         if let (PanelSum::Packed(sum), Entries::Packed(packed)) = (&mut self.products, &panel.entries) {
-            sum.add(
-                packed,
-                from,
-                reader.first + rows.start,
-                &scales.iter().map(row_scale).collect::<Vec<_>>(),
-            )?;
+            let scales: Vec<_> = scales.iter().map(row_scale).collect();
+            sum.add(packed, from, reader.first + rows.start, &scales)?;
         }
         for called in self.called.iter_mut().flatten() {
             called.add_rows(panel, from, &scales)?;
@@ -185,7 +181,7 @@ impl PairAccumulator {
             totals.add(stats, &scales, reader.samples());
             scales
         });
-        let variance = Weight::Variance { ploidy: rule.ploidy };
+        let variance = Weight::Variance(rule.ploidy);
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
             self.total_variance += scales.iter().map(|scale| variance.weigh(scale)).sum::<f64>();
@@ -241,10 +237,8 @@ impl PairAccumulator {
 #[derive(Clone, Copy)]
 enum Weight {
     One,
-    /// The weight k p (1 - p).
-    Variance {
-        ploidy: u64,
-    },
+    /// The weight k p (1 - p), with the ploidy k.
+    Variance(u64),
 }
 
 impl Weight {
@@ -252,7 +246,7 @@ impl Weight {
         match self {
             _ if !scale.is_kept() => 0.0,
             Self::One => 1.0,
-            Self::Variance { ploidy } => scale.binomial_variance(ploidy),
+            Self::Variance(ploidy) => scale.binomial_variance(ploidy),
         }
     }
 
@@ -272,8 +266,7 @@ struct CalledPairs {
     samples: u64,
     weight: Weight,
     sum: PanelSum<KnownPairs>,
-    /// The total weight of variants that the sum leaves out, which count for every pair: packed
-    /// variants without a missing call, and dense blocks without one.
+    /// The weight of variants that count for every pair, which the sum leaves out: packed ones or dense blocks without a missing call.
     everywhere: f64,
 }
 
@@ -283,7 +276,7 @@ impl CalledPairs {
         let largest = match weight {
             Weight::One => None,
             // The largest k p (1 - p) is at p = ½.
-            Weight::Variance { ploidy } => Some(ploidy as f64 / 4.0),
+            Weight::Variance(ploidy) => Some(ploidy as f64 / 4.0),
         };
         let sum = match reader.form {
             Form::Packed(_) => PanelSum::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),

@@ -106,11 +106,8 @@ impl CohortPart {
             return refuse(format!("the variants {:?} and {:?} {what}", self.rows, other.rows));
         }
         if self.names() != other.names() {
-            return refuse(format!(
-                "wanted differ: one part has {}; the other {}",
-                self.names(),
-                other.names()
-            ));
+            let (names, others) = (self.names(), other.names());
+            return refuse(format!("wanted differ: one part has {names}; the other {others}"));
         }
         for (sums, other) in self.sums.iter_mut().zip(&other.sums) {
             if !sums.values.add(&other.values) {
@@ -184,18 +181,11 @@ impl CohortPart {
         number(&mut out, self.sums.len() as u64);
         for PartSums { name, values } in &self.sums {
             text(&mut out, name);
-            match values {
-                SumValues::Whole { values, unit } => {
-                    number(&mut out, unit.to_bits());
-                    number(&mut out, values.len() as u64);
-                    values.iter().for_each(|value| number(&mut out, value.cast_unsigned()));
-                }
-                SumValues::Real(values) => {
-                    number(&mut out, 0);
-                    number(&mut out, values.len() as u64);
-                    values.iter().for_each(|value| number(&mut out, value.to_bits()));
-                }
-            }
+            let (unit, words): (u64, &[u64]) = match values {
+                SumValues::Whole { values, unit } => (unit.to_bits(), bytemuck::cast_slice(values)),
+                SumValues::Real(values) => (0, bytemuck::cast_slice(values)),
+            };
+            [unit, words.len() as u64].iter().chain(words).for_each(|word| number(&mut out, *word));
         }
         let sum = digest(out.len() as u64, &out);
         number(&mut out, sum);

@@ -24,8 +24,7 @@ const UPLOAD_BYTES: u64 = 16 << 20;
 /// The maximum number of elements of a canonical block, unless it has the fewest rows: 64 MiB of f32.
 const BLOCK_ELEMENTS: u64 = 1 << 24;
 
-/// Returns the number of rows over which the device sums in f32. It depends on the number of
-/// samples alone, so that results stay the same to the bit for any chunks, threads and budgets.
+/// Returns the number of rows over which the device sums in f32: by the samples alone, so that chunks, threads and budgets change no bit.
 pub(crate) fn block_rows(samples: u64) -> u64 {
     let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
     1 << rows.ilog2()

@@ -31,8 +31,7 @@ pub enum GenotypeKind {
         ploidy: u64,
     },
     /// Dosages of non-reference alleles of diploids, 0 to 2: (variants, samples), or (variants, samples, 1) of floating point. Negative
-    /// integers are missing. In floating point, the array's missing value is missing, and so is NaN if [`Genotypes::nan_is_missing`] says
-    /// so.
+    /// integers are missing; in floating point, the array's missing value is, and NaN if [`Genotypes::nan_is_missing`] says so.
     Dosages,
     /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b. A code is 0 for two copies
     /// of A1, the fifth column of the .bim, 1 for a missing call, 2 for one copy of each allele, and 3 for two copies of A2, the sixth.
@@ -217,8 +216,8 @@ impl Genotypes {
     /// use teatime_genotype::Genotypes;
     ///
     /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[3, 2], &[1, 2])?;
-    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-    /// assert_eq!(genotypes.select([0..1, 2..3])?.variants(), 2);
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?.select([0..1, 2..3])?.select_samples([1..2])?;
+    /// assert_eq!((genotypes.variants(), genotypes.samples()), (2, 1));
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn select(self, rows: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {

@@ -25,13 +25,8 @@ pub(crate) fn write_pairs<S: AsRef<str>>(
     store.put_matrix(name, axes, matrix.data(), [matrix.rows(), matrix.cols()], |entry| entry)?;
     if let Some(shared) = shared {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of variants")]
-        store.put_matrix(
-            "shared_variants",
-            axes,
-            shared.data(),
-            [shared.rows(), shared.cols()],
-            |count| count as u32,
-        )?;
+        let number = |count: f64| count as u32;
+        store.put_matrix("shared_variants", axes, shared.data(), [shared.rows(), shared.cols()], number)?;
     }
     store.finish()
 }

@@ -117,10 +117,7 @@ impl Bim {
         runs.iter().map(|(number, variants)| (&*names.names[*number as usize], *variants))
     }
 
-    /// Reads the variants in `range`, which is within the file. A1 is the alternate allele, A2 the
-    /// reference, and `0` an unknown allele, as in plink2.
-    ///
-    /// Without `positions`, no position is read and all are 0.
+    /// Reads the variants in `range`, which is within the file; without `positions`, these are 0.
     pub(super) fn read(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
         if let (Some(why), true) = (&self.no_position, positions) {
             return Err(Error::store(self.path.display(), why));

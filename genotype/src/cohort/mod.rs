@@ -27,8 +27,7 @@ use teatime::{
 };
 
 use self::{
-    each::{Each, Making},
-    group::Loading,
+    each::Each,
     missing::MissingSums,
     plan::{LoadPlan, NeedsBeside, Request, Wanted, check_samples},
 };
@@ -135,8 +134,8 @@ impl Cohort {
         let mut alone = None;
         if request.device.members().len() > 1 {
             match Self::load_onto_members(request, each)? {
-                Loading::Shared(made, cohort) => return Ok((made, *cohort)),
-                Loading::Alone(why) => alone = Some(why),
+                Ok(shared) => return Ok(shared),
+                Err(why) => alone = Some(why),
             }
         }
         let (made, cohort) = Self::load_alone(request, each)?;
@@ -151,9 +150,7 @@ impl Cohort {
         request.with_less_memory(|request @ Request { wanted, run, .. }| {
             let plan = LoadPlan::new(request, None, each.needs)?;
             let mut sums = Sums::new(&plan, wanted.matched(), wanted.missing_calls)?;
-            let mut making = Making::new(&plan, each);
-            let read = sums.read(&plan, run, &mut |panel, stats| making.add(panel, stats))?;
-            let (made, kept) = making.finish()?;
+            let (read, made, kept) = each.of_pass(&plan, |sink| sums.read(&plan, run, sink))?;
             Ok((made, Self::finish(plan, sums, kept, Some(read))?))
         })
     }
@@ -314,8 +311,9 @@ impl Cohort {
         let reader = &self.reader;
         self.with_room(PairAccumulator::needs(reader, wanted.shared, wanted.variance), &mut |reading| {
             let mut adding = PairAccumulator::new(reader, wanted)?;
-            self.each_step(&self.pass(run), reading, &mut |panel, rows, stats| {
-                adding.add(reader, panel, rows, stats)
+            self.each_panel(&self.pass(run), reading, &mut |panel| {
+                let mut steps = reader.steps(&panel.rows);
+                steps.try_for_each(|rows| adding.add(reader, panel, &rows, &self.stats_of(&rows)))
             })?;
             Ok(Arc::new(adding.finish()?))
         })
@@ -344,14 +342,6 @@ impl Cohort {
         kept.each(pass, f)?;
         lock(&self.stats).compute += started.elapsed();
         Ok(())
-    }
-
-    /// Gives the rows of all panels to `f` with their sums, in steps that the memory plan counted: panels that stayed in memory may be longer.
-    pub(super) fn each_step(&self, pass: &Pass<'_>, reading: Reading, f: &mut StepSink<'_>) -> Result<()> {
-        self.each_panel(pass, reading, &mut |panel| {
-            let mut steps = self.reader.steps(&panel.rows);
-            steps.try_for_each(|rows| f(panel, &rows, &self.stats_of(&rows)))
-        })
     }
 
     fn read_again(&self, pass: &Pass<'_>, reading: Reading, f: &mut PanelSink<'_>) -> Result<()> {
@@ -459,8 +449,6 @@ impl<'a> Sums<'a> {
         })
     }
 }
-
-type StepSink<'a> = dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()> + 'a;
 
 /// Calls `f` with less and less of the device's memory, since other programs may hold memory that the plan counted
 /// on: fewer panels stay there, or another method is chosen. The last try has the smallest budget that would do.

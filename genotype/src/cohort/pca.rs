@@ -114,10 +114,9 @@ impl Pca {
 /// pass (4 l if it multiplies by both A and Aᵀ), with l = components + oversamples. [`Cohort::load`] states the cost of the first pass.
 ///
 /// # Errors
-/// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
-/// with the smallest budget that would do; [`Error::OutOfMemory`] if the device has not even that much, though the budget allows it;
-/// [`Error::Limit`] for 2^23 or more samples of two bits each; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
-/// [`Error::Store`] for an array that changed between two passes over it; [`Error::Cancelled`].
+/// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Limit`] for 2^23 or more
+/// samples of two bits each; [`Error::Store`] for an array that changed between two passes over it; the errors of memory and of reading that
+/// [`Cohort::load`] has.
 ///
 /// ```
 /// use std::sync::Arc;

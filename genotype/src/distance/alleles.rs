@@ -113,10 +113,8 @@ impl Several {
         Ok(without_equal(self.export(adding, cohort, settings)?.finish()?, loaded))
     }
 
-    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples).
-    ///
-    /// # Cost
-    /// A pass over these variants, and for each alternate allele one over the variants that have it. Takes 24 samples² bytes on the host.
+    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples), in a pass over these variants, and one for
+    /// each alternate allele over the variants that have it. Takes 24 samples² bytes on the host.
     fn lack(&self, cohort: &Cohort, settings: Settings<'_>) -> Result<Matrix> {
         let (genotypes, device) = (cohort.genotypes(), cohort.device());
         let metric = match settings.options.metric {

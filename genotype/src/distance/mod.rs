@@ -216,9 +216,8 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 /// [`Metric::JensenShannon`]; if no variant is left; for a tree of
 /// [`Metric::InnerProduct`], of two matrices, or of distances that are NaN; for another ploidy in
 /// `with`; for `matches` that do not have one entry for each variant of `genotypes`, name a variant that `with` does not have, or match
-/// nothing; and if the orders of two matrices differ so much that more than 64 passes were needed. [`Error::Budget`]
-/// with the smallest budget that would do; [`Error::OutOfMemory`] if the device has not even that much, though the budget
-/// allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
+/// nothing; and if the orders of two matrices differ so much that more than 64 passes were needed. The errors of memory and of
+/// reading that [`Cohort::load`] has.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -39,8 +39,7 @@ pub enum MatchBy {
 teatime::names! { MatchBy { Position = "position", Id = "id" } }
 
 impl MatchBy {
-    /// Returns true if a variant has a position, or an id. PLINK writes contig 0 or position 0 for an unknown position; rows of plain arrays
-    /// have positions but no contig.
+    /// Returns true if a variant has a position, or an id. An unknown position is contig 0 or position 0 in PLINK; plain arrays have no contig.
     fn knows(self, contig: &str, position: u64, id: &str) -> bool {
         match self {
             Self::Position if contig == UNKNOWN => true,

@@ -230,8 +230,7 @@ impl<'a> Matched<'a> {
         Ok(())
     }
 
-    /// Returns true if dosages above the ploidy are an error: if the scaler needs the allele frequency, or if the alleles of a match are swapped,
-    /// since the ploidy less the dosage would then be negative.
+    /// Returns true if dosages above the ploidy are an error: if the scaler needs the frequency, or a swapped dosage would be negative.
     pub(crate) fn bounded(&self) -> bool {
         let swapped = |hit: &Option<Match>| matches!(hit, Some(Match::Swapped(_)));
         self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
@@ -261,8 +260,7 @@ impl<'a> Matched<'a> {
         self.reference.bytes() + (size_of_val(self.matches) + size_of_val(self.absent)) as u64
     }
 
-    /// Returns [shift, scale, fill] of a variant, which standardise its dosages as those of the
-    /// reference's variant; zeros if the reference does not have the variant.
+    /// Returns [shift, scale, fill], which standardise a variant's dosages as those of the reference's variant; zeros if it has none.
     fn scale(&self, variant: u64) -> [f32; 3] {
         let Some(hit) = self.matches[to_usize(variant)] else { return [0.0; 3] };
         let [mean, shift, scale] = self.reference.standard(hit.row());

@@ -47,8 +47,7 @@ pub(crate) struct Totals {
     pub(super) rounding: Vec<f64>,
 }
 
-/// The sums of a projection, to which panels are added one after the other. Those over rows that are not packed are transposed, as in
-/// `PanelMap`'s product with the normal matrix.
+/// The sums of a projection, to which panels are added. Over rows that are not packed they are transposed, as `PanelMap`'s products are.
 pub(crate) struct ProjectionSums<'a> {
     pub(crate) matched: Matched<'a>,
     units: Units,
@@ -167,8 +166,7 @@ impl<'a> ProjectionSums<'a> {
         normal.add(&matmul_tn(&products, &panel.known(&used)?)?)
     }
 
-    /// Waits for the sums over the variants that were added, and returns them for
-    /// [`set_part`](Self::set_part) of other sums. `words` describes the matches of all variants.
+    /// Waits for the sums, and returns them for [`set_part`](Self::set_part) of other sums. `words` describes the matches of all variants.
     pub(crate) fn into_part(self, words: &str) -> Result<Vec<PartSums>> {
         let sums = [(SCORES, Some(self.scores)), (NORMAL, self.normal), (MISSING, self.missing)];
         let named = |(what, sum): (&str, PanelSum<_>)| {

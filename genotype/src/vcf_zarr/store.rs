@@ -243,30 +243,20 @@ impl VariantSource for GenotypeStore {
         self.variants
     }
 
-    /// Gives `f` the contigs of the variants, `.` if the store has none.
-    ///
-    /// Reads the column of contigs, and that of positions if chunks of contigs are missing.
-    ///
-    /// # Errors
-    /// Fails as [`variants`](Self::variants) does, and with any error of `f`.
+    /// Gives `f` the contigs of the variants, `.` if the store has none. Reads the column of contigs, and that of positions if chunks of
+    /// contigs are missing.
     fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         self.tables.iter().try_for_each(|table| table.contigs(&self.memory, f))
     }
 
-    /// Returns the contigs that a VCF-Zarr store names, with or without variants, and their lengths in bases
-    /// if the store has them (`contig_length`). Other layouts name only the contigs of their variants.
-    ///
-    /// # Errors
-    /// [`Error::Store`], [`Error::Chunk`] and [`Error::Io`] for names that cannot be read. A length that cannot be read is `None`.
+    /// Returns the contigs that a VCF-Zarr store names, with or without variants, and their lengths in bases if the store has them
+    /// (`contig_length`) and they can be read. Other layouts name only the contigs of their variants.
     fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
         let tables = self.tables.iter().map(|table| table.named_contigs(&self.memory));
         Ok(tables.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// Returns the position of a variant, which is counted over all arrays together. Reads only the column of positions.
-    ///
-    /// # Errors
-    /// Fails as [`variants`](Self::variants) does; with [`Error::Store`] if the store has no positions.
+    /// Returns the position of a variant, counted over all arrays, or an [`Error::Store`] without positions. Reads their column alone.
     fn position(&self, variant: u64) -> Result<u64> {
         let mut row = variant;
         for (array, table) in self.arrays.iter().zip(&self.tables) {

@@ -44,8 +44,7 @@ impl Case {
         Self { sides: [first, second], samples, matches, joint }
     }
 
-    /// Returns the genotypes of each side and of both together. `store` makes them from dosages, the number of samples, and an index from 0
-    /// to 2.
+    /// Returns the genotypes of each side and of both. `store` makes them from dosages, the number of samples, and an index from 0 to 2.
     fn stores(&self, store: impl Fn(&[i8], u64, usize) -> Genotypes) -> [Genotypes; 3] {
         let [n, others] = self.samples.map(|samples| samples as u64);
         let [first, second] = &self.sides;
@@ -110,8 +109,7 @@ fn check_bands(
     Ok(ends.split_off(1))
 }
 
-/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands they were computed
-/// in.
+/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands.
 pub(super) fn check_nearest<'a>(
     pairs: impl Into<SamplePairs<'a>>,
     options: &DistanceOptions,
