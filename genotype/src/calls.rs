@@ -260,6 +260,7 @@ mod tests {
     use teatime::random::philox;
 
     use super::*;
+    use crate::tests::code;
 
     /// Tests arbitrary bytes at every length around 64 samples.
     #[test]
@@ -283,18 +284,6 @@ mod tests {
                     assert_eq!(bad, raw.iter().position(is_bad), "{calls:?} {samples}");
                 }
             }
-        }
-    }
-
-    /// Returns the code that is expected of a call: an invalid one is missing.
-    fn code(calls: Calls, call: &[i8]) -> u8 {
-        let alternate = |allele: i8| u8::from(allele > 0);
-        match (calls, call) {
-            (Calls::Dosages, &[dosage @ 0..=2]) => dosage.cast_unsigned(),
-            (Calls::Haploid, &[allele]) if allele >= 0 => alternate(allele),
-            (Calls::Diploid, &[a, b]) if a >= 0 && b >= 0 => alternate(a) + alternate(b),
-            (Calls::Diploid, &[a, -2] | &[-2, a]) if a >= 0 => 2 * alternate(a),
-            _ => 3,
         }
     }
 

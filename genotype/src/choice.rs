@@ -44,7 +44,6 @@ impl MethodCosts {
     }
 }
 
-/// A method, the reason for it, and the expected costs of both methods.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Choice {
     /// The chosen method, never [`Method::Auto`].

@@ -22,7 +22,6 @@ pub(crate) enum Form {
     Packed([u8; 4]),
     /// Whole dosages, in bytes.
     Dosages,
-    /// Fractional dosages.
     Fractions,
 }
 

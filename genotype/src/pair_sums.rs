@@ -20,7 +20,6 @@ use super::{
     totals::VariantTotals,
 };
 
-/// A choice of the sums to compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairTerms {
     pub(crate) rule: ScaleRule,
@@ -111,7 +110,6 @@ impl PairAccumulator {
         })
     }
 
-    /// Returns the memory that the sums take, with their results.
     pub(crate) fn needs(reader: &Reader, shared: bool, variance: bool) -> Needs {
         let (variants, n, packed) = (reader.variants(), reader.samples(), reader.form.is_packed());
         let matrices = 1 + u64::from(shared) + u64::from(variance);

@@ -24,7 +24,6 @@ pub(crate) struct Each<'a, T> {
     pub(crate) join: &'a Join<'a, T>,
 }
 
-/// A function that adds some rows of a panel, with their sums.
 type AddRows<'a, T> = dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync + 'a;
 
 /// A function that adds the second to the first.
@@ -38,7 +37,6 @@ pub(super) fn joined<T>(made: Vec<T>, join: &Join<'_, T>) -> Result<T> {
     Ok(first)
 }
 
-/// A function that adds a panel with the sums of its rows.
 type AddPanel<'a, T> = dyn Fn(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + Sync + 'a;
 
 impl<T> Each<'_, T> {

@@ -141,7 +141,6 @@ fn too_much<T>(result: Result<T>) -> Result<Result<T, String>> {
     }
 }
 
-/// The part of a member.
 struct Loaded<T> {
     read: PartRead,
     made: T,

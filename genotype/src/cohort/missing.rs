@@ -20,7 +20,6 @@ impl MissingSums {
         }))
     }
 
-    /// Returns the memory of the sums, and of adding a panel.
     pub(super) fn needs(reader: &Reader) -> Needs {
         let n = reader.samples();
         if reader.form.is_packed() {

@@ -12,17 +12,14 @@ pub(super) mod standardized;
 
 use std::{
     ops::Range,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use teatime::{
     Budget, Device, Error, MemoryKind, Needs, Result, Run, Status,
     linalg::{Pass, Stats},
-    packed::{PackedMatrix, Panel, PanelSink},
+    packed::{PackedMatrix, PanelSink},
     stream::{Digests, StreamStats},
 };
 
@@ -76,7 +73,6 @@ pub struct Cohort {
     pub(super) memory: Memory,
     pub(super) counts: CallCounts,
     place: Mutex<Arc<Place>>,
-    /// The number of devices that loaded.
     devices: usize,
     /// The settings by which the first pass read.
     reading: Reading,
@@ -90,7 +86,7 @@ pub struct Cohort {
     projection: Option<Projection>,
     missing_calls: Option<Vec<u64>>,
     stats: Mutex<StreamStats>,
-    passes_over_store: AtomicU32,
+    passes_over_store: Mutex<u32>,
     /// Digests of the bytes of the first pass, if further passes over the store were planned.
     digests: Option<Digests>,
 }
@@ -182,7 +178,7 @@ impl Cohort {
             projection: None,
             missing_calls,
             stats: Mutex::new(stats),
-            passes_over_store: AtomicU32::new(passes),
+            passes_over_store: Mutex::new(passes),
             digests,
             reader,
         };
@@ -240,7 +236,7 @@ impl Cohort {
     /// Returns the number of passes over the store: one for [`load`](Self::load), none for
     /// [`of_part`](Self::of_part), and later ones if genotypes stay in the store.
     pub fn passes_over_store(&self) -> u32 {
-        self.passes_over_store.load(Relaxed)
+        *lock(&self.passes_over_store)
     }
 
     /// Returns the number of missing calls of each sample over all variants, if it was [wanted](Wanted::missing_calls).
@@ -362,7 +358,7 @@ impl Cohort {
         {
             return Err(changed(plan.array(array).name()));
         }
-        self.passes_over_store.fetch_add(1, Relaxed);
+        *lock(&self.passes_over_store) += 1;
         lock(&self.stats).add(&read.stats);
         Ok(())
     }

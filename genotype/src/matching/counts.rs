@@ -67,7 +67,6 @@ pub struct GenotypeCounts {
     pub doubled_id: u64,
 }
 
-/// Returns fields with their names.
 macro_rules! named {
     ($counts:ident: $($field:ident)*) => { [$((stringify!($field), $counts.$field)),*] };
 }

@@ -86,7 +86,6 @@ impl<'a> ProjectionSums<'a> {
         })
     }
 
-    /// Returns the memory that the sums take, with what makes them.
     pub(crate) fn needs(reader: &Reader, matched: Matched<'_>) -> Needs {
         let (variants, n) = (reader.variants(), reader.samples());
         let k = matched.reference.components();

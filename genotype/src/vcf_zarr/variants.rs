@@ -22,7 +22,6 @@ pub(super) enum Layout {
     Vcf(String),
     /// scikit-allel: `variants/*` in the group of this path.
     Allel(String),
-    /// No arrays describe the variants.
     Plain,
 }
 
@@ -103,7 +102,6 @@ impl VariantTable {
         self.kept().doubtful.clone()
     }
 
-    /// Frees the columns that are kept for the next range.
     pub(super) fn forget(&self) {
         self.kept().columns = None;
     }
@@ -136,7 +134,6 @@ impl VariantTable {
         range.map(|row| columns.variant(row, &self.storage)).collect()
     }
 
-    /// Gives `f` the contigs in order, each with the number of consecutive variants on it.
     pub(super) fn contigs(&self, memory: &Budget, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         let contig = match self.contig(memory)? {
             Some(Contig::Same(name)) => return f(&name, self.rows),
@@ -154,7 +151,6 @@ impl VariantTable {
         if rows > 0 { f(&last, rows) } else { Ok(()) }
     }
 
-    /// Returns the contigs that VCF-Zarr names, and their lengths if the store has them.
     pub(super) fn named_contigs(&self, memory: &Budget) -> Result<Vec<(String, Option<u64>)>> {
         let Layout::Vcf(group) = &self.layout else { return Ok(Vec::new()) };
         if Node::at(&*self.storage, &join(group, "variant_contig"))? == Node::Absent {
