@@ -262,7 +262,6 @@ mod tests {
     use super::*;
     use crate::tests::code;
 
-    /// Tests arbitrary bytes at every length around 64 samples.
     #[test]
     fn codes_at_every_length() {
         let byte = |i: usize| philox([7, 7], i as u64)[0].to_le_bytes()[0];
@@ -319,7 +318,6 @@ mod tests {
         }
     }
 
-    /// One invalid value among many is found wherever it stands.
     #[test]
     fn a_bad_value_is_found_anywhere() {
         for calls in [Calls::Haploid, Calls::Diploid, Calls::Dosages] {

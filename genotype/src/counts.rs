@@ -15,7 +15,6 @@ const AT_ONCE: usize = 4096;
 pub(crate) struct CallCounts {
     samples: u64,
     pub(crate) by_variant: CountsByVariant,
-    /// The FNV-1a digest of each variant's sum (f64) and number of called samples (u64), little-endian.
     pub(crate) digest: u64,
 }
 

@@ -361,7 +361,6 @@ pub(super) mod tests {
         }
     }
 
-    /// Genotypes stay in the same place if chunks are in shards.
     #[test]
     fn shards_change_no_residency() {
         let readers = [false, true].map(|in_shards| reader(Late(long([10_000_000, 50]), in_shards)));

@@ -69,10 +69,8 @@ impl PcaOptions {
         let (samples, variants) = (genotypes.samples(), genotypes.variants());
         let most = samples.min(variants);
         if self.components as u64 > most {
-            let why = format!(
-                "{}, but {variants} variants of {samples} samples have at most {most}",
-                self.components
-            );
+            let of_most = format_args!("{variants} variants of {samples} samples have at most {most}");
+            let why = format!("{}, but {of_most}", self.components);
             return Err(Error::argument(OP, "components", why));
         }
         self.filter.check(OP)

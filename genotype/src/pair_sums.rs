@@ -23,9 +23,7 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairTerms {
     pub(crate) rule: ScaleRule,
-    /// True if [`PairSums::shared`] is computed.
     pub(crate) shared: bool,
-    /// True if [`PairSums::variance`] is computed.
     pub(crate) variance: bool,
 }
 

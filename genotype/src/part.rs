@@ -228,9 +228,8 @@ impl<'a> Fields<'a> {
         let counts = match self.number()? {
             CODES => {
                 let counts = self.items::<12>(count)?.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes));
-                CountsByVariant::Codes(
-                    counts.map(|counts: [[u8; 4]; 3]| counts.map(u32::from_le_bytes)).collect(),
-                )
+                let counts = counts.map(|counts: [[u8; 4]; 3]| counts.map(u32::from_le_bytes));
+                CountsByVariant::Codes(counts.collect())
             }
             DOSAGES => {
                 let words = self.items::<32>(count)?.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes));

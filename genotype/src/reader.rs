@@ -46,7 +46,6 @@ pub(crate) struct Reader {
     pub(crate) step_bytes: u64,
 }
 
-/// The settings by which a pass reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) panel_bytes: u64,

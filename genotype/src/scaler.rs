@@ -58,7 +58,6 @@ pub(crate) struct VariantScale {
     pub(crate) dropped: Option<DropReason>,
 }
 
-/// The settings that determine a variant's scale, together with its sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ScaleRule {
     pub(crate) samples: u64,

@@ -61,9 +61,7 @@ pub struct Genotypes {
     columns: Arc<Selection>,
     /// The number of all samples of the stored arrays, which packed calls do not tell.
     stored_samples: u64,
-    /// True if NaN is a missing dosage, not an error.
     pub(crate) nan_is_missing: bool,
-    /// True if dosages are said to be at most 2.
     pub(crate) bounded: bool,
     /// The allele that is counted; if none, all alleles but the reference are.
     allele: Option<u8>,

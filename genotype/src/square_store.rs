@@ -31,7 +31,6 @@ pub(crate) fn write_pairs<S: AsRef<str>>(
     store.finish()
 }
 
-/// Begins a store with names, which appears once it is finished.
 pub(crate) fn begin<S: AsRef<str>>(
     path: &Path,
     attributes: &Attributes,

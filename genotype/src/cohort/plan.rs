@@ -27,6 +27,7 @@ use crate::{
 /// The results that genotypes are loaded for. So the method, the form and the memory are planned
 /// before anything is read, and one pass makes all the sums that it can.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Wanted<'a> {
     pub(super) pca: Option<PcaOptions>,
     loadings: bool,
@@ -42,25 +43,21 @@ pub struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// Asks for principal components: [`Cohort::pca`].
-    #[must_use]
     pub fn pca(self, options: &PcaOptions) -> Self {
         Self { pca: Some(options.clone()), ..self }
     }
 
     /// Asks for the loadings of those components as well: [`Cohort::loadings`].
-    #[must_use]
     pub fn loadings(self) -> Self {
         Self { loadings: true, ..self }
     }
 
     /// Asks for a relationship matrix: [`Cohort::grm`].
-    #[must_use]
     pub fn grm(self, options: &GrmOptions) -> Self {
         Self { grm: Some(*options), ..self }
     }
 
     /// Asks for a projection onto a reference: [`Cohort::projection`]. The arguments are those of [`project`](crate::project()).
-    #[must_use]
     pub fn projection(
         self,
         reference: &'a ReferenceLoadings,
@@ -94,7 +91,6 @@ impl<'a> Wanted<'a> {
     /// assert_eq!(scores.data(), [0.5 * (2.0 - 1.0) - 0.25 * 0.5, -0.25 * 0.5]);
     /// # Ok::<(), teatime::Error>(())
     /// ```
-    #[must_use]
     pub fn absent(self, absent: &'a [Match]) -> Self {
         Self { absent, ..self }
     }
@@ -108,19 +104,16 @@ impl<'a> Wanted<'a> {
     ///
     /// # Cost
     /// For each call of a panel with missing calls, eight byte products if genotypes are packed, otherwise one product in f32.
-    #[must_use]
     pub fn missing_calls(self) -> Self {
         Self { missing_calls: true, ..self }
     }
 
     /// Says that the caller adds up sums for pairs of samples; asks for none of the cohort's own results.
-    #[must_use]
     pub(crate) fn sums_of_pairs(self) -> Self {
         Self { sums_of_pairs: true, ..self }
     }
 
     /// Says how many further passes the caller makes at most over the genotypes, which stay if memory holds them.
-    #[must_use]
     pub(crate) fn more_passes(self, passes: u64) -> Self {
         Self { more_passes: u32::try_from(passes).unwrap_or(u32::MAX - 1), ..self }
     }
@@ -199,7 +192,6 @@ pub(super) struct LoadPlan {
     pub(super) reader: Reader,
     pub(super) memory: Memory,
     pub(super) pairs: Vec<pair_sums::PairTerms>,
-    /// True if the relationship matrix and the components are made from the same sums.
     pub(super) shares_sums: bool,
     pub(super) choice: Option<(PcaOptions, Choice)>,
     pub(super) allowance: Allowance,

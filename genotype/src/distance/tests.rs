@@ -274,7 +274,6 @@ fn results_count_in_the_budget() {
     }
 }
 
-/// Compares with the distances that plink 1.9 computes from the same file.
 #[test]
 fn plinks_distances() {
     let genotypes = crate::bed::BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();

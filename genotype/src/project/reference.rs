@@ -23,7 +23,6 @@ pub struct ReferenceLoadings {
     pub(super) largest: Vec<Largest>,
 }
 
-/// The largest magnitudes for a component.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     pub(super) loading: f64,
@@ -195,35 +194,31 @@ impl<'a> Matched<'a> {
             let got = format!("{} matches", matches.len());
             return Err(Error::shape(OP, format_args!("one match for each of {variants} variants"), got));
         }
-        let mut taken = vec![false; to_usize(reference.len())];
+        let refuse = |name, why: String| Err(Error::argument(OP, name, why));
+        let len = reference.len();
+        let mut taken = vec![false; to_usize(len)];
         for (variant, hit) in matches.iter().enumerate() {
             let Some(row) = hit.map(Match::row) else { continue };
-            let why = match taken.get_mut(to_usize(row.into())) {
-                None => format!("variant {variant} is number {row} of a reference of {}", taken.len()),
+            let number = format_args!("variant {variant} is number {row} of");
+            match taken.get_mut(to_usize(row.into())) {
+                None => return refuse("matches", format!("{number} a reference of {len}")),
                 Some(true) => {
-                    format!("variant {variant} is number {row} of the reference, as one before it is")
+                    return refuse("matches", format!("{number} the reference, as one before it is"));
                 }
-                Some(taken) => {
-                    *taken = true;
-                    continue;
-                }
-            };
-            return Err(Error::argument(OP, "matches", why));
+                Some(taken) => *taken = true,
+            }
         }
         if !taken.contains(&true) {
-            let why =
-                format!("none of the {variants} variants is one of the reference's {}", reference.len());
-            return Err(Error::argument(OP, "matches", why));
+            let why = format!("none of the {variants} variants is one of the reference's {len}");
+            return refuse("matches", why);
         }
         for row in absent.iter().map(|hit| hit.row()) {
             match taken.get_mut(to_usize(row.into())) {
                 Some(taken) if !*taken => *taken = true,
                 _ => {
-                    let why = format!(
-                        "number {row} of a reference of {} is no variant of it, or has a match",
-                        taken.len()
-                    );
-                    return Err(Error::argument(OP, "absent", why));
+                    let why =
+                        format!("number {row} of a reference of {len} is no variant of it, or has a match");
+                    return refuse("absent", why);
                 }
             }
         }

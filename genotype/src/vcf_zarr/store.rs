@@ -416,10 +416,8 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     }
     let names = Node::arrays(storage, "");
     if root == Node::Absent && names.is_empty() {
-        return Err(Error::store(
-            storage.place(""),
-            "is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
-        ));
+        let why = "is not a Zarr store: it has no zarr.json, .zgroup or .zarray";
+        return Err(Error::store(storage.place(""), why));
     }
     let there = format!(" (arrays at its root: {})", names.join(", "));
     let hint = Hint::new("array", NAME_IT).followed_by(there);

@@ -337,7 +337,6 @@ fn groups_give_the_bits_of_one_device() {
     assert_eq!(check_bands(&genotypes, &group, &options, &Run::default()).unwrap().last(), Some(&300));
 }
 
-/// A metric in f32 is computed on the first device.
 #[test]
 fn sums_that_are_rounded_are_of_one_device() {
     let genotypes = memory(&dosages(9000, 20), &[9000, 20], &[500, 20]).dosages_are_bounded(true);
