@@ -104,7 +104,6 @@ impl Stored for Dosage {
     }
 }
 
-/// Packs consecutive samples; returns true if any of them is invalid.
 fn pack<S: Stored>(raw: &[u8], out: &mut [u8]) -> bool {
     pulp::Arch::new().dispatch(Run::<S> { raw, out, stored: PhantomData })
 }
@@ -177,7 +176,6 @@ impl StoredPlanes for Diploid {
     }
 }
 
-/// Packs samples from their bit planes; returns false if an allele is not -2, -1, 0 or 1.
 fn pack_planes<S: StoredPlanes>([low, between @ .., sign]: [&[u8]; 8], out: &mut [u8]) -> bool {
     let fits = between.iter().all(|plane| *plane == sign);
     if fits {

@@ -92,7 +92,6 @@ impl Conversion {
         Ok(room)
     }
 
-    /// Notes elements above 1, if they are watched for.
     fn watch(&self, elements: &[u8]) {
         if let Some(further) = &self.further
             && !further.load(Relaxed)

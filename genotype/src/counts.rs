@@ -62,7 +62,6 @@ impl CallCounts {
         if codes { size_of::<[u32; 3]>() as u64 } else { size_of::<Stats>() as u64 }
     }
 
-    /// Adds the counts of the next variants.
     pub(crate) fn push(&mut self, stats: &[Stats]) {
         #[allow(
             clippy::cast_possible_truncation,
@@ -106,7 +105,6 @@ impl CallCounts {
         self.digest = bytes.fold(self.digest, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
     }
 
-    /// Returns the sums of the variants in `variants`.
     pub(crate) fn stats(&self, variants: Range<usize>) -> Vec<Stats> {
         match &self.by_variant {
             CountsByVariant::Codes(codes) => {

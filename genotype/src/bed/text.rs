@@ -66,7 +66,6 @@ pub(super) struct Bim {
     no_position: Option<String>,
 }
 
-/// The contigs of the variants, in order.
 #[derive(Debug, Default)]
 struct Contigs {
     names: Names,

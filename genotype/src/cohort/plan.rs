@@ -35,9 +35,7 @@ pub struct Wanted<'a> {
     projection: Option<Matched<'a>>,
     absent: &'a [Match],
     pub(super) missing_calls: bool,
-    /// True if the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
-    /// The maximum number of passes that the caller makes after this one.
     more_passes: u32,
 }
 

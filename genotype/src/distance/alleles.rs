@@ -145,7 +145,6 @@ impl Several {
     }
 }
 
-/// Returns the number of alternate alleles.
 fn alternates(carried: u128) -> u32 {
     (carried >> 1).count_ones()
 }

@@ -73,7 +73,6 @@ impl<'a> SamplePairs<'a> {
         Ok(())
     }
 
-    /// Computes the distances for checked arguments.
     fn distances(self, settings: Settings<'_>) -> Result<Distances> {
         let (genotypes, options) = (self.genotypes, settings.options);
         if let Some(others) = self.others {

@@ -7,9 +7,7 @@ use std::{
 
 use teatime::{
     Budget, ChunkedArray, Error, Hint, MissingChunk, Result, StoredType,
-    store::{
-        Column, Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage, zip_archive,
-    },
+    store::{Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage, zip_archive},
 };
 
 use super::{
@@ -179,8 +177,12 @@ impl GenotypeStore {
         let mut ids: Option<(String, Vec<String>)> = None;
         let (mut read, mut nameless) = (HashSet::new(), None);
         for (table, array) in self.tables.iter().zip(&self.arrays) {
-            let paths = table.layout.sample_paths();
-            let Some((path, column)) = self.first_column(&paths)? else {
+            let named = |path: String| {
+                let column = column(&self.storage, &path, NEVER, &self.memory, self.samples)?;
+                Ok::<_, Error>(column.map(|column| (path, column)))
+            };
+            let paths = table.layout.sample_paths().into_iter();
+            let Some((path, column)) = paths.map(named).find_map(Result::transpose).transpose()? else {
                 nameless = nameless.or(Some(array));
                 continue;
             };
@@ -217,16 +219,6 @@ impl GenotypeStore {
     /// chunks, which were taken to hold the fill value though they might have held something else.
     pub fn doubtful_columns(&self) -> Vec<DoubtfulColumn> {
         self.tables.iter().flat_map(VariantTable::doubtful).collect()
-    }
-
-    fn first_column(&self, paths: &[String]) -> Result<Option<(String, Column)>> {
-        for path in paths {
-            let column = column(&self.storage, path, NEVER, &self.memory, self.samples)?;
-            if let Some(column) = column {
-                return Ok(Some((path.clone(), column)));
-            }
-        }
-        Ok(None)
     }
 
     /// Frees the columns that are kept for the next range of [`variants`](VariantSource::variants).
