@@ -34,8 +34,8 @@ use crate::{
 /// Each of these sums takes 8 samples² bytes on the host and 4 on the device; 20 on the host if two bits do not hold a call.
 ///
 /// # Errors
-/// [`Error::Argument`] without samples or variants, for a filter out of range, and if no variant is left that varies; the errors of
-/// memory and of reading that [`Cohort::load`] has.
+/// [`Error::Argument`] without samples or variants, for a filter out of range, and if no variant is left that varies; other
+/// errors as of [`Cohort::load`].
 ///
 /// ```
 /// use std::sync::Arc;

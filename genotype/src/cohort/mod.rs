@@ -112,9 +112,8 @@ impl Cohort {
     /// [`project`](crate::project()) state. The counts take 12 bytes a variant on the host, or 32 if dosages are not 0, 1 and 2.
     ///
     /// # Errors
-    /// The errors of the results that are wanted; [`Error::Budget`] with the smallest budget that would do; [`Error::OutOfMemory`] if the
-    /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
-    /// of range; [`Error::Cancelled`].
+    /// The errors of wanted results; [`Error::Budget`] with the smallest budget that would do; [`Error::OutOfMemory`] if the device has
+    /// less, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
         Self::load_beside(Request { genotypes, device, wanted, run }, &|_| Needs::default())
     }
@@ -212,8 +211,7 @@ impl Cohort {
         self.place().reason.clone()
     }
 
-    /// Returns the number of members of a [group](Device::group) that loaded the genotypes: 1 if the first device did alone, for a
-    /// [reason](Self::residency_reason).
+    /// Returns how many members of a [group](Device::group) loaded: 1 if the first alone did, for a [reason](Self::residency_reason).
     pub fn devices(&self) -> usize {
         self.devices
     }

@@ -115,8 +115,7 @@ impl Pca {
 ///
 /// # Errors
 /// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Limit`] for 2^23 or more
-/// samples of two bits each; [`Error::Store`] for an array that changed between two passes over it; the errors of memory and of reading that
-/// [`Cohort::load`] has.
+/// samples of two bits each; [`Error::Store`] for an array that changed between passes; other errors as of [`Cohort::load`].
 pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
     Cohort::load(genotypes, device, &Wanted::default().pca(options), run)?.pca(options, run)
 }
@@ -353,8 +352,7 @@ pub struct VariantLoadings<'a> {
 /// operations. If memory holds the genotypes, the second pass does not read the store.
 ///
 /// # Errors
-/// Fails as [`pca`] does, and with any error of `sink`; with [`Error::Argument`] if the allele counts of the genotypes differ from those of
-/// `pca`.
+/// Fails as [`pca`] does, and with any error of `sink`; with [`Error::Argument`] if the genotypes' allele counts are not those of `pca`.
 pub fn loadings(
     genotypes: &Genotypes,
     device: &Device,

@@ -189,8 +189,7 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 /// which alternate alleles count as one: to the last bit if its sums are exact.
 ///
 /// # Shapes
-/// (variants, samples) -> (samples, samples), or (samples, samples of the other matrix); and if calls are missing the numbers of shared
-/// variants in the same shape.
+/// (variants, samples) -> (samples, samples), or (samples, other samples); and if calls are missing, as many numbers of shared variants.
 ///
 /// # Accuracy
 /// Sums are of integers for a metric that [`PackedPairs`] takes, if two bits hold a call: distances are exact but for the last rounding,
@@ -215,8 +214,7 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 /// [`Metric::JensenShannon`]; if no variant is left; for a tree of
 /// [`Metric::InnerProduct`], of two matrices, or of distances that are NaN; for another ploidy in
 /// `with`; for `matches` that do not have one entry for each variant of `genotypes`, name a variant that `with` does not have, or match
-/// nothing; and if the orders of two matrices differ so much that more than 64 passes were needed. The errors of memory and of
-/// reading that [`Cohort::load`] has.
+/// nothing; and if the orders of two matrices differ so much that they need more than 64 passes. Other errors as of [`Cohort::load`].
 ///
 /// ```
 /// use std::sync::Arc;

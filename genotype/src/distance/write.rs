@@ -131,8 +131,7 @@ impl SampleNeighbors {
     /// The file appears whole and replaces an existing one.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break;
-    /// [`Error::Io`].
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break; [`Error::Io`].
     pub fn write_table<S: AsRef<str>>(
         &self,
         path: impl AsRef<Path>,
@@ -150,8 +149,7 @@ impl SampleNeighbors {
     /// with the same axes in f64; `sample_id`; and for [others](DistanceFacts::others), whose names are `with`, `sample_id_with`. The store appears whole.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample and each of the others; [`Error::Store`] if `path` exists;
-    /// [`Error::Io`].
+    /// Fails as [`Distances::write_zarr`] does.
     #[cfg(feature = "zarr")]
     pub fn write_zarr<S: AsRef<str>>(
         &self,

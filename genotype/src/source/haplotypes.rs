@@ -15,8 +15,7 @@ impl Genotypes {
     /// alleles than the array has room for, the remaining haplotypes are missing; to avoid this, call [`with_ploidy`](Self::with_ploidy) first.
     ///
     /// # Errors
-    /// [`Error::Argument`] for dosages and PLINK's packed calls, which have no haplotypes; [`Error::Store`] for an array with the alleles
-    /// of a call in several chunks.
+    /// [`Error::Argument`] for dosages and PLINK's calls, which have none; [`Error::Store`] for the alleles of a call in several chunks.
     ///
     /// ```
     /// use std::sync::Arc;

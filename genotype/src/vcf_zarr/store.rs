@@ -232,8 +232,7 @@ impl VariantSource for GenotypeStore {
         self.variants
     }
 
-    /// Gives `f` the contigs of the variants, `.` if the store has none. Reads the column of contigs, and that of positions if chunks of
-    /// contigs are missing.
+    /// Gives `f` the contigs of the variants, `.` if the store has none. Reads their column, and if chunks are missing that of positions.
     fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         self.tables.iter().try_for_each(|table| table.contigs(&self.memory, f))
     }
