@@ -39,8 +39,7 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// # Errors
-    /// The errors of [`Wanted::open`].
+    /// Fails as [`Wanted::open`] does.
     pub(crate) fn device(&self, py: Python<'_>) -> PyResult<Device> {
         self.device.open(py)
     }
@@ -54,8 +53,7 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    /// # Errors
-    /// `ValueError` if the text is not a size.
+    /// Fails with `ValueError` if the text is not a size.
     fn bytes(self) -> PyResult<u64> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -66,9 +64,7 @@ impl Size {
 }
 
 /// Does the same as [`call`], on a device whose operations stop at Ctrl-C even if they take no [`Run`].
-///
-/// # Errors
-/// The errors of [`call`].
+/// Fails as [`call`] does.
 pub(crate) fn call_on<T: Send>(
     py: Python<'_>,
     device: &Device,
@@ -79,9 +75,8 @@ pub(crate) fn call_on<T: Send>(
 }
 
 /// Runs `work` without the interpreter's lock.
-///
-/// # Errors
-/// The exception for the error of `work`; the exception that the progress callback or a signal handler raised; `RuntimeError` for a panic.
+/// Fails with the exception for the error of `work`; the exception that the progress callback or a signal handler
+/// raised; `RuntimeError` for a panic.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
     options: RunOptions,
@@ -120,9 +115,8 @@ pub(crate) fn call<T: Send>(
 }
 
 /// Runs `work` on a thread of its own, which is left to itself after Ctrl-C: remote stores may answer late or never.
-///
-/// # Errors
-/// The exception for the error of `work`; the exception that a signal handler raised; `RuntimeError` if `work` panicked.
+/// Fails with the exception for the error of `work`; the exception that a signal handler raised; `RuntimeError` if
+/// `work` panicked.
 pub(crate) fn aside<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -160,8 +154,7 @@ struct Looking {
 }
 
 impl Looking {
-    /// # Errors
-    /// Any exception raised by Python's `threading`.
+    /// Fails with any exception raised by Python's `threading`.
     fn from_here(py: Python<'_>) -> PyResult<Self> {
         let threading = py.import("threading")?;
         let main = threading.call_method0("main_thread")?.getattr("ident")?;

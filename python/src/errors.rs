@@ -8,8 +8,7 @@ use pyo3::{
 };
 use teatime::Error;
 
-/// # Errors
-/// `RuntimeError` in a child process that was forked after its parent opened a device.
+/// Fails with `RuntimeError` in a child process that was forked after its parent opened a device.
 pub(crate) fn forked() -> PyResult<()> {
     static FIRST: OnceLock<u32> = OnceLock::new();
     let (first, now) = (*FIRST.get_or_init(std::process::id), std::process::id());

@@ -31,8 +31,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// # Errors
-    /// `ValueError` for unknown names.
+    /// Fails with `ValueError` for unknown names.
     pub(crate) fn on(self, device: &Device) -> PyResult<(PerAxis<f64>, GaussianOptions)> {
         let mode = |name: &String| match &**name {
             "reflect" | "grid-mirror" => Ok(Mode::Reflect),

@@ -41,7 +41,7 @@ mod _teatime {
         device::{Device, devices},
         distance::{
             DistanceBands, DistanceSums, condensed, distances, metric_name, neighbors, pairwise,
-            radius_neighbors, stored_neighbors, stored_pairwise, stored_radius_neighbors,
+            radius_neighbors,
         },
         filter::{denoise_tv, gaussian},
         genotype::{Genotypes, Part, check, grm, part_step, pca},

@@ -33,8 +33,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// # Errors
-    /// `ValueError` for an unknown rule of signs.
+    /// Fails with `ValueError` for an unknown rule of signs.
     pub(crate) fn svd_options(self) -> PyResult<SvdOptions> {
         let signs = [
             ("stable", SignRule::Stable),
@@ -168,10 +167,7 @@ pub(crate) fn normal_product<'py>(
     matrix(py, product)
 }
 
-/// Converts an array (rows, columns) to a matrix.
-///
-/// # Errors
-/// `ValueError` unless the array has two axes.
+/// Converts an array (rows, columns) to a matrix. Fails with `ValueError` unless the array has two axes.
 pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     let (values, shape) = host_parts(x)?;
     let &[rows, cols] = &sizes(&shape)[..] else {

@@ -28,18 +28,15 @@ fn by(name: &str) -> PyResult<MatchBy> {
 }
 
 /// Returns the source of the variants of `genotypes`, the argument `name`.
-///
-/// # Errors
-/// [`Error::Argument`] for an array, whose variants have no names.
+/// Fails with [`Error::Argument`] for an array, whose variants have no names.
 fn source(genotypes: &Genotypes, name: &'static str) -> Result<Arc<dyn VariantSource>> {
     let why = "an array does not say which variants it has; the path of a store or of a .bed does";
     genotypes.source.clone().ok_or_else(|| Error::argument("matching", name, why))
 }
 
 /// Matches the variants of `genotypes` with those of `index`.
-///
-/// # Errors
-/// Fails as [`VariantIndex::matches`] does; with [`Error::Argument`] if variants repeat a position without naming alleles.
+/// Fails as [`VariantIndex::matches`] does; with [`Error::Argument`] if variants repeat a position without naming
+/// alleles.
 fn matches(
     index: &VariantIndex,
     genotypes: &Genotypes,

@@ -3,10 +3,12 @@
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 /// Returns the value for the name `given`, out of a few, of the argument `argument`.
-///
-/// # Errors
-/// `ValueError` for an unknown name; it lists all names.
-pub(crate) fn either<T, const N: usize>(argument: &str, given: &str, names: [(&str, T); N]) -> PyResult<T> {
+/// Fails with `ValueError` for an unknown name; it lists all names.
+pub(crate) fn either<T>(
+    argument: &str,
+    given: &str,
+    names: impl IntoIterator<Item = (&'static str, T)>,
+) -> PyResult<T> {
     value(given, names, |names| {
         let (last, others) = names.split_last().expect("there should be names");
         format!("`{argument}` is {} or {last}", others.join(", "))
@@ -14,16 +16,20 @@ pub(crate) fn either<T, const N: usize>(argument: &str, given: &str, names: [(&s
 }
 
 /// Does the same as [`either`], for many names.
-pub(crate) fn one_of<T, const N: usize>(argument: &str, given: &str, names: [(&str, T); N]) -> PyResult<T> {
+pub(crate) fn one_of<T>(
+    argument: &str,
+    given: &str,
+    names: impl IntoIterator<Item = (&'static str, T)>,
+) -> PyResult<T> {
     value(given, names, |names| format!("`{argument}` is one of {}", names.join(", ")))
 }
 
-fn value<T, const N: usize>(
+fn value<T>(
     given: &str,
-    names: [(&str, T); N],
-    wanted: impl FnOnce([&str; N]) -> String,
+    names: impl IntoIterator<Item = (&'static str, T)>,
+    wanted: impl FnOnce(&[&str]) -> String,
 ) -> PyResult<T> {
-    let known = names.each_ref().map(|(name, _)| *name);
-    let value = names.into_iter().find_map(|(name, value)| (name == given).then_some(value));
-    value.ok_or_else(|| PyValueError::new_err(format!("{}, not {given:?}", wanted(known))))
+    let (known, values): (Vec<_>, Vec<T>) = names.into_iter().unzip();
+    let value = known.iter().zip(values).find_map(|(name, value)| (*name == given).then_some(value));
+    value.ok_or_else(|| PyValueError::new_err(format!("{}, not {given:?}", wanted(&known))))
 }

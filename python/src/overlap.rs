@@ -116,10 +116,7 @@ fn put<U: Element>(result: &Parts<'_, U>, out: &mut Tensor<U>) -> Result<()> {
     }
 }
 
-/// Makes a sweep over an array.
-///
-/// # Errors
-/// The exception that the function raised, or else those of [`call_on`].
+/// Makes a sweep over an array. Fails with the exception that the function raised, or else those of [`call_on`].
 fn swept<R: Send>(
     py: Python<'_>,
     array: &StoredArray,

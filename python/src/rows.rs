@@ -36,9 +36,8 @@ impl fmt::Debug for Rows {
 
 impl Rows {
     /// Wraps an array's rows as the rows from `first` on, of `rows` in all.
-    ///
-    /// # Errors
-    /// `ValueError` if there are fewer than `rows` rows; `TypeError` for an array that is not in C order, or in a GPU's memory.
+    /// Fails with `ValueError` if there are fewer than `rows` rows; `TypeError` for an array that is not in C order, or
+    /// in a GPU's memory.
     #[allow(unsafe_code, reason = "memory of Python's")]
     pub(crate) fn new<T: Storable + numpy::Element>(
         array: &Given<'_, T>,

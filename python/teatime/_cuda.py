@@ -67,8 +67,8 @@ def device_of(device: Device | str | None, **arrays: Any) -> Device | str | None
     return opened
 
 
-def as_given(result: Any, like: Any, on: str | None = None) -> Any:
-    """A result where the argument ``like`` is: on its GPU, whose name is ``on``, as an array of its library, or on the host."""
+def as_given(result: Any, like: Any, on: Device | str | None = None) -> Any:
+    """A result where the argument ``like`` is: on its GPU, which is ``on``, as an array of its library, or on the host."""
     if not on_card(like):
         return result
     card = result if isinstance(result, CudaArray) else _to_cuda(c_order(result), run_options(on or given_array(like, "output", "").device))
