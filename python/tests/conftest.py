@@ -37,6 +37,12 @@ def rng():
     return np.random.default_rng(7)
 
 
+def raises(error, words, call, /, *given, **options):
+    """Looks that a call ends with an error of these words, a regular expression."""
+    with pytest.raises(error, match=words):
+        call(*given, **options)
+
+
 def calls(rng, variants, samples, missing=0.02):
     """Calls of diploids, some of them missing."""
     frequency = rng.random(variants) * 0.5

@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from conftest import opened
+from conftest import opened, raises
 
 import teatime
 from teatime import blocks
@@ -157,8 +157,7 @@ def test_what_cannot_be_taken_is_refused(card):
         (lambda: pickle.dumps(x), TypeError, "pickle"),
     ]
     for call, error, words in refused:
-        with pytest.raises(error, match=words):
-            call()
+        raises(error, words, call)
     assert x.__cuda_array_interface__ == interface
 
 
@@ -167,8 +166,7 @@ def test_arrays_of_several_gpus_do_not_meet(card):
     x = _values("f4", (6, 5))
     one, other = teatime.to_cuda(x, "cuda:0"), teatime.to_cuda(x, "cuda:1")
     assert teatime.gaussian_filter(_Lent(other), 1).device == "cuda:1"
-    with pytest.raises(ValueError, match="`x` is in the memory of cuda:0, and `y` is not"):
-        teatime.pairwise_distance(one, other)
+    raises(ValueError, "`x` is in the memory of cuda:0, and `y` is not", teatime.pairwise_distance, one, other)
 
 
 def test_the_current_gpu_is_left_as_it_was(card):
@@ -415,12 +413,10 @@ def test_dlpack_in_and_out(card):
     gc.collect()
     np.testing.assert_array_equal(taken.get(), x)
     for option, words in (({"copy": True}, "not copied"), ({"dl_device": (1, 0)}, "handed over there")):
-        with pytest.raises(BufferError, match=words):
-            taken.__dlpack__(**option)
+        raises(BufferError, words, taken.__dlpack__, **option)
     used = types.SimpleNamespace(__dlpack__=lambda **options: capsule, __dlpack_device__=lambda: (2, 0))
     np.testing.assert_array_equal(teatime.CudaArray._of(used, "x").get(), x)
-    with pytest.raises(BufferError, match="`x`: its __dlpack__ gives no fresh array"):
-        teatime.pack(used)
+    raises(BufferError, "`x`: its __dlpack__ gives no fresh array", teatime.pack, used)
     with pytest.raises(TypeError, match="`x` is on DLPack's device 1"):
         teatime.CudaArray._of(types.SimpleNamespace(__dlpack__=lambda **stream: np.ones(3).__dlpack__()), "x")
     del taken, capsule, _, used

@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from conftest import calls, write
+from conftest import calls, raises, write
 
 import teatime
 from teatime import genotype
@@ -84,8 +84,7 @@ def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path)
         if device.f64:
             np.testing.assert_array_equal(result, want)
         else:
-            with pytest.raises(error, match=words):
-                result.compute(scheduler="sync")
+            raises(error, words, result.compute, scheduler="sync")
     u, s, v = (np.asarray(part) for part in td.svd_compressed(x, 1))
     np.testing.assert_allclose(u * s @ v, values, rtol=1e-12)
 
@@ -94,8 +93,7 @@ def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path)
 def test_products_of_large_and_small_blocks(device, dtype, power):
     block = (np.array([[3.0, 0], [0, 2], [3, 2]]) * 2.0**power).astype(dtype)
     if abs(power) > 500:
-        with pytest.raises(ValueError, match=r"`a`: .*above 2\*\*500, and below"):
-            _worker.product_of_block(block, np.eye(2), device.name)
+        raises(ValueError, r"`a`: .*above 2\*\*500, and below", _worker.product_of_block, block, np.eye(2), device.name)
     else:
         product = _worker.product_of_block(block, np.eye(2), device.name)
         np.testing.assert_allclose(product / 4.0**power, [[18, 6], [6, 8]], rtol=1e-6)
@@ -166,10 +164,8 @@ def test_sums_that_no_worker_holds_are_refused(scheduler, store):
     exact = td.pca(store, 2, method="exact").scores.name
     workers.update(a={"memory_limit": 1000}, b={"memory_limit": 1700})
     for call in (lambda: td.pairwise_distance(store, "canberra"), lambda: td.grm(store), lambda: td.pca(store, 2, method="exact")):
-        with pytest.raises(MemoryError, match="12 samples: .* largest worker 1.7e-06 GB"):
-            call()
-    with pytest.raises(MemoryError, match="12 samples: .* pairs of 64 .* may take 5e-07 GB of the smallest worker"):
-        td.pairwise_distance(store)
+        raises(MemoryError, "12 samples: .* largest worker 1.7e-06 GB", call)
+    raises(MemoryError, "12 samples: .* pairs of 64 .* may take 5e-07 GB of the smallest worker", td.pairwise_distance, store)
     name = td.pca(store, 2).scores.name
     assert name != exact and name == td.pca(store, 2, method="randomized").scores.name
     workers["b"]["memory_limit"] = 0
@@ -194,8 +190,7 @@ def test_gaussians_of_stores_keep_to_the_memory_of_workers(scheduler, monkeypatc
     with pytest.raises(MemoryError, match=r"a box of \[512, 512, 16\] takes 0.00419 GB, and a task may hold 0.00419 GB .* smaller `chunks`"):
         large.compute(scheduler="sync")
     worker.memory_manager.memory_limit += 4 << 10
-    with pytest.raises(MemoryError, match="memory budget of"):
-        large.compute(scheduler="sync")
+    raises(MemoryError, "memory budget of", large.compute, scheduler="sync")
     worker.memory_manager.memory_limit = None
     np.testing.assert_array_equal(large.compute(scheduler="sync"), whole)
 
@@ -251,5 +246,4 @@ DOSAGES = da.zeros((9, 3), dtype="i1")
     ],
 )
 def test_wrong_arguments_are_named(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
+    raises(error, words, call)

@@ -9,7 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from conftest import bed, calls, dosages, write
+from conftest import bed, calls, dosages, raises, write
 
 import teatime
 from teatime import _linalg, genotype
@@ -38,8 +38,7 @@ def test_float64_is_computed_where_a_device_has_it(device, rng):
             np.testing.assert_allclose(function(x, device=device), wide, rtol=1e-9, atol=1e-12)
         else:
             np.testing.assert_array_equal(function(x, device=device), narrow)
-            with pytest.raises(ValueError, match="narrow"):
-                function(x, narrow=False, device=device)
+            raises(ValueError, "narrow", function, x, narrow=False, device=device)
 
 
 @pytest.mark.parametrize("signs", ["u", "v", "stable", "dask"])
@@ -69,10 +68,8 @@ def test_truncated_svd_of_a_path(rng, tmp_path):
     np.testing.assert_allclose(narrow.s, s, rtol=1e-6)
     a[7, 5] = np.nan
     np.save(tmp_path / "a.npy", a)
-    with pytest.raises(OSError, match="1 element is NaN or missing, first in row 7, column 5"):
-        teatime.truncated_svd(tmp_path / "a.npy", 3, device="cpu")
-    with pytest.raises(TypeError, match="`memory`"):
-        teatime.truncated_svd(a, 3, memory="1G")
+    raises(OSError, "1 element is NaN or missing, first in row 7, column 5", teatime.truncated_svd, tmp_path / "a.npy", 3, device="cpu")
+    raises(TypeError, "`memory`", teatime.truncated_svd, a, 3, memory="1G")
 
 
 def test_svd_and_pca_of_a_path(rng, tmp_path):
@@ -89,10 +86,8 @@ def test_svd_and_pca_of_a_path(rng, tmp_path):
             assert ours.dtype == dtype, name
             np.testing.assert_allclose(ours, theirs, err_msg=name, **tolerance)
     np.save(tmp_path / "one.npy", a[:1])
-    with pytest.raises(ValueError, match="1 observations"):
-        teatime.pca(tmp_path / "one.npy", 1, device="cpu")
-    with pytest.raises(TypeError, match="`memory`"):
-        teatime.svd(a, memory="1G")
+    raises(ValueError, "1 observations", teatime.pca, tmp_path / "one.npy", 1, device="cpu")
+    raises(TypeError, "`memory`", teatime.svd, a, memory="1G")
 
 
 def test_pca(rng):
@@ -123,10 +118,8 @@ def test_neighbors(rng):
         np.testing.assert_allclose(found.distances, distances, rtol=1e-12)
     assert teatime.neighbors(x.astype("f4"), 1, device="cpu").distances.dtype == np.float32
     for k in (0, 30):
-        with pytest.raises(ValueError, match=f"{k} of 29 other observations"):
-            teatime.neighbors(x, k, device="cpu")
-    with pytest.raises(TypeError, match="`storage_options`"):
-        teatime.neighbors(x, storage_options={})
+        raises(ValueError, f"{k} of 29 other observations", teatime.neighbors, x, k, device="cpu")
+    raises(TypeError, "`storage_options`", teatime.neighbors, x, storage_options={})
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev", "cosine", "canberra", "braycurtis", "minkowski", "sqeuclidean"])
@@ -180,8 +173,7 @@ def test_radius_neighbors_refused(rng):
         (lambda: teatime.radius_neighbors(x, storage_options={}), TypeError, "`storage_options`"),
         (lambda: teatime.radius_neighbors(x, 0.1, device="cpu").to_scipy("graph"), ValueError, "`mode` is distance or connectivity"),
     ):
-        with pytest.raises(error, match=words):
-            call()
+        raises(error, words, call)
 
 
 def test_distances_and_neighbors_of_paths(rng, tmp_path):
@@ -219,8 +211,7 @@ def test_distances_and_neighbors_of_paths(rng, tmp_path):
         (lambda: teatime.neighbors(tmp_path / "x.npy", 2, y[:, 1:], **few), ValueError, "40"),
         (lambda: teatime.neighbors(tmp_path / "x.npy", device="cpu", memory=1), MemoryError, "at least"),
     ):
-        with pytest.raises(error, match=words):
-            refused()
+        raises(error, words, refused)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", *WIDE, "?"])
@@ -265,8 +256,7 @@ def test_expanded_distances(device, rng):
     ],
 )
 def test_what_is_not_expanded(x, words, options):
-    with pytest.raises(ValueError, match=words):
-        teatime.pairwise_distance(x, expanded=True, device="cpu", **options)
+    raises(ValueError, words, teatime.pairwise_distance, x, expanded=True, device="cpu", **options)
 
 
 def test_missing_features():
@@ -330,10 +320,8 @@ def test_denoising_of_types(device, rng, dtype):
         expected = alone[0] if channel_axis is None else np.stack(alone, channel_axis)
         assert found.dtype == (np.float64 if wide else np.float32)
         np.testing.assert_allclose(found, expected, rtol=0, atol=4e-6 * max(expected.max(), 1e-6))
-    with pytest.raises(ValueError, match="weight"):
-        teatime.denoise_tv_chambolle(image, weight=0, device=device, **options)
-    with pytest.raises(ValueError, match="axes"):
-        teatime.denoise_tv_chambolle(image[None], device=device, **options)
+    raises(ValueError, "weight", teatime.denoise_tv_chambolle, image, weight=0, device=device, **options)
+    raises(ValueError, "axes", teatime.denoise_tv_chambolle, image[None], device=device, **options)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "i8"])
@@ -355,8 +343,7 @@ def test_sums_of_derivatives_of_other_numbers():
     x = np.array([0, 0, 4 + 8j, 0, 0])
     want = teatime.gaussian_laplace(x.real, 1.0) + 1j * teatime.gaussian_laplace(x.imag, 1.0)
     np.testing.assert_array_equal(teatime.gaussian_laplace(x, 1.0), want)
-    with pytest.raises(TypeError, match="complex"):
-        teatime.gaussian_gradient_magnitude(x, 1.0)
+    raises(TypeError, "complex", teatime.gaussian_gradient_magnitude, x, 1.0)
     with pytest.warns(UserWarning, match="0 in uint8"):
         assert teatime.gaussian_laplace(np.array([0, 0, 200, 0, 0], "u1"), 1.0)[2] == 0
 
@@ -418,10 +405,8 @@ def test_cohorts_are_compared_by_the_variants_that_both_have(tmp_path, rng):
     for match in ("position", "id"):
         projected = genotype.project(known, genotype.open_store(known), 3, match=match, device="cpu")
         np.testing.assert_allclose(projected.scores, projected.reference.scores, rtol=0, atol=1e-4)
-    with pytest.raises(ValueError, match="`match` is position or id"):
-        genotype.distances_between(new, known, match="place")
-    with pytest.raises(ValueError, match="an array does not say which variants it has"):
-        genotype.project(d, known, 3, device="cpu")
+    raises(ValueError, "`match` is position or id", genotype.distances_between, new, known, match="place")
+    raises(ValueError, "an array does not say which variants it has", genotype.project, d, known, 3, device="cpu")
 
 
 def test_listed_samples_and_variants(tmp_path, rng):
@@ -462,10 +447,8 @@ def test_listed_samples_and_variants(tmp_path, rng):
         ({"keep": 3}, TypeError, "`keep` has 3, and ids are text"),
         ({"keep": "s1"}, OSError, "s1"),
     ):
-        with pytest.raises(error, match=words):
-            genotype.grm(store, device="cpu", **argument)
-    with pytest.raises(TypeError, match="an array has no names"):
-        genotype.grm(d, keep=kept)
+        raises(error, words, genotype.grm, store, device="cpu", **argument)
+    raises(TypeError, "an array has no names", genotype.grm, d, keep=kept)
     with pytest.warns(UserWarning, match="1 of 2 ids of `keep` are of no sample or variant"):
         genotype.open_store(store, keep=["s1", "f s2"])
 
@@ -494,10 +477,8 @@ def test_contigs_of_a_store(tmp_path, rng):
         ({"contigs": "1", "n_autosomes": 0}, "`n_autosomes`: 0; it is 1 to 95"),
         ({"contigs": "1", "n_autosomes": 96}, "`n_autosomes`: 96; it is 1 to 95"),
     ):
-        with pytest.raises(ValueError, match=words):
-            genotype.open_store(store, **argument)
-    with pytest.raises(TypeError, match="`contigs` has 1, and names are text"):
-        genotype.open_store(store, contigs=[1, 2])
+        raises(ValueError, words, genotype.open_store, store, **argument)
+    raises(TypeError, "`contigs` has 1, and names are text", genotype.open_store, store, contigs=[1, 2])
 
 
 @pytest.mark.parametrize("method", ["exact", "randomized"])
@@ -538,8 +519,7 @@ def test_distances_of_haplotypes(tmp_path, rng):
     found = genotype.distances(genotype.open_store(tmp_path / "calls.zarr", keep=["s1", "s3"]), "cityblock", haplotypes=True, device="cpu")
     assert found.names == ["s1_1", "s1_2", "s3_1", "s3_2"]
     np.testing.assert_array_equal(found.matrix, want[np.ix_([2, 3, 6, 7], [2, 3, 6, 7])])
-    with pytest.raises(ValueError, match="haplotypes"):
-        genotype.distances(dosages(g), haplotypes=True, device="cpu")
+    raises(ValueError, "haplotypes", genotype.distances, dosages(g), haplotypes=True, device="cpu")
 
 
 @pytest.mark.parametrize("tree", ["single", "complete", "average", "weighted", "ward"])
@@ -556,10 +536,8 @@ def test_tree_of_samples(tmp_path, rng, tree):
 
 
 def test_tree_of_nothing_known(rng):
-    with pytest.raises(ValueError, match="`tree` is one of single, .*, not .nj"):
-        genotype.distances(calls(rng, 9, 3), tree="nj", device="cpu")
-    with pytest.raises(ValueError, match="similarity"):
-        genotype.distances(calls(rng, 9, 3), "inner_product", tree="ward", device="cpu")
+    raises(ValueError, "`tree` is one of single, .*, not .nj", genotype.distances, calls(rng, 9, 3), tree="nj", device="cpu")
+    raises(ValueError, "similarity", genotype.distances, calls(rng, 9, 3), "inner_product", tree="ward", device="cpu")
 
 
 def test_tables_of_a_bed(tmp_path, rng):
@@ -568,10 +546,8 @@ def test_tables_of_a_bed(tmp_path, rng):
     tables = {ending: (tmp_path / f"all.{ending}").rename(tmp_path / f"other.{ending}") for ending in ("bim", "fam")}
     opened = genotype.open_store(store, **tables, keep=["s1", "s4"])
     assert (opened.names, opened.variants) == (["s1", "s4"], 20)
-    with pytest.raises(OSError, match="all.fam"):
-        genotype.open_store(store, bim=tables["bim"])
-    with pytest.raises(ValueError, match="`fam`: it is a table of a .bed"):
-        genotype.open_store(tmp_path, fam=tables["fam"])
+    raises(OSError, "all.fam", genotype.open_store, store, bim=tables["bim"])
+    raises(ValueError, "`fam`: it is a table of a .bed", genotype.open_store, tmp_path, fam=tables["fam"])
 
 
 def test_absent_variants_are_reference(tmp_path, rng):
@@ -600,8 +576,7 @@ def test_absent_variants_are_reference(tmp_path, rng):
         ({"absent": "reference", "match": "id"}, "`match` of id knows none"),
         ({"absent": "reference", "exclude": ["v20"]}, "of which some were left out"),
     ):
-        with pytest.raises(ValueError, match=words):
-            genotype.project(varying, known, 2, device="cpu", **given)
+        raises(ValueError, words, genotype.project, varying, known, 2, device="cpu", **given)
 
 
 def test_alleles_of_distances():
@@ -680,8 +655,7 @@ NONE = np.zeros((3, 3), "i1")
     ],
 )
 def test_wrong_arguments_are_named(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
+    raises(error, words, call)
 
 
 def test_pca_makes_one_copy_in_float32(rng):
@@ -725,8 +699,6 @@ def test_stores_behind_urls(tmp_path, rng):
         # This server has no ranges.
         url = url.replace("x.zarr/x", "x.npy")
         np.testing.assert_array_equal(teatime.truncated_svd(url, 2, device="cpu", storage_options={"fetches": 2}).s, s)
-        with pytest.raises(OSError, match="`region` is not an option"):
-            teatime.truncated_svd(url, 2, storage_options={"region": "x"})
+        raises(OSError, "`region` is not an option", teatime.truncated_svd, url, 2, storage_options={"region": "x"})
         server.shutdown()
-    with pytest.raises(ValueError, match="`out` is 's3://bucket/x': results are written to disks alone"):
-        teatime.map_overlap(lambda x: x, x, "s3://bucket/x")
+    raises(ValueError, "`out` is 's3://bucket/x': results are written to disks alone", teatime.map_overlap, lambda x: x, x, "s3://bucket/x")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import raises
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 from sklearn import decomposition
@@ -147,8 +148,7 @@ def test_no_component():
 @pytest.mark.parametrize("estimator", [PCA(2), PCA(2, svd_solver="arpack"), TruncatedSVD(2)], ids=str)
 def test_sparse_matrices_are_refused(estimator):
     scipy = pytest.importorskip("scipy.sparse", reason="SciPy is not installed")
-    with pytest.raises(TypeError, match="Sparse data was passed for X, but dense data is required"):
-        estimator.fit(scipy.csr_array(data()))
+    raises(TypeError, "Sparse data was passed for X, but dense data is required", estimator.fit, scipy.csr_array(data()))
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -183,8 +183,7 @@ def test_constant_data_have_no_variance(dtype):
     ],
 )
 def test_bad_parameters(estimator, error, message):
-    with pytest.raises(error, match=message):
-        estimator.fit(data())
+    raises(error, message, estimator.fit, data())
 
 
 def test_random_state():
@@ -222,5 +221,4 @@ def test_of_a_path_as_of_the_array(tmp_path, ours, dtype):
     with pytest.raises(ValueError, match="41 components of a matrix of 60 x 40"):
         type(ours)(41).fit(tmp_path / "x.npy")
     other = TruncatedSVD(algorithm="arpack") if isinstance(ours, TruncatedSVD) else PCA(svd_solver="full")
-    with pytest.raises(ValueError, match="of a path it is '(auto|randomized)', which takes the method that costs least"):
-        other.fit(tmp_path / "x.npy")
+    raises(ValueError, "of a path it is '(auto|randomized)', which takes the method that costs least", other.fit, tmp_path / "x.npy")

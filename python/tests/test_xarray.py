@@ -6,7 +6,7 @@ import pytest
 xarray = pytest.importorskip("xarray", reason="xarray is not installed")
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
-from conftest import write
+from conftest import raises, write
 
 import teatime.dask
 import teatime.xarray
@@ -84,8 +84,7 @@ def test_results(ds, variable, method, given, expected, atol):
     ],
 )
 def test_what_is_sgkits_alone_is_refused(ds, options, words):
-    with pytest.raises(ValueError, match=words):
-        ds.teatime.genomic_relationship(**options)
+    raises(ValueError, words, ds.teatime.genomic_relationship, **options)
 
 
 #: Calls of one, two and three alleles, with all values that occur: missing (-1) and absent (-2) alleles too.
@@ -160,9 +159,7 @@ def test_ploidy_of_distances(ploidy):
 
 
 def test_bad_variables(ds):
-    with pytest.raises(KeyError, match="no 'calls', but call_genotype, call_dosage"):
-        ds.teatime.pca(variable="calls")
+    raises(KeyError, "no 'calls', but call_genotype, call_dosage", ds.teatime.pca, variable="calls")
     with pytest.raises(KeyError, match="but nothing"):
         xarray.Dataset().teatime.pca()
-    with pytest.raises(ValueError, match=r"'sample_id' has the dimensions \('samples',\)"):
-        ds.teatime.pairwise_distance(variable="sample_id")
+    raises(ValueError, r"'sample_id' has the dimensions \('samples',\)", ds.teatime.pairwise_distance, variable="sample_id")
