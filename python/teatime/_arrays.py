@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import itertools
 import operator
 import os
@@ -27,6 +28,14 @@ def is_lazy(x: Any) -> bool:
     """Whether dask has yet to compute ``x``. An array of xarray's in memory has no graph."""
     graph = getattr(x, "__dask_graph__", None)
     return graph is not None and graph() is not None
+
+
+def parameters(function: Any) -> list[str]:
+    """The names of a function's parameters; none of some compiled functions."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
 
 
 def library(x: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +16,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, as_array, c_order, folder, host_array, is_path, is_url, library, on_card, stamp, text_options, whole
+from ._arrays import (
+    NATIVE, as_array, c_order, folder, host_array, is_path, is_url, library, on_card, parameters, stamp, text_options, whole,
+)
 from ._cuda import _cupy, given_array
 from ._device import Device, opened_device, run_options
 from ._filter import is_long
@@ -74,7 +75,7 @@ class Overlap:
         self.shares = threads > 1 and any(map(any, self.depth))
         own, made = read.itemsize * (self.shares or any(self.padded)), self.dtype.itemsize
         self.held = _HALOS * (read.itemsize + max(2 * own, own + made + temporary, 2 * made))
-        self.tells = _takes(func, "block_info")
+        self.tells = "block_info" in parameters(func)
 
     def compiled(self) -> dict[str, Any]:
         """Returns the function as the compiled part takes it."""
@@ -173,14 +174,6 @@ def _per_axis(value: Any, default: Any, count: int, name: str) -> list[Any]:
     if len(values) != count:
         raise ValueError(f"`{name}` has {len(values)} values, and the array has {count} axes")
     return values
-
-
-def _takes(func: Callable[..., Any], name: str) -> bool:
-    """Returns True if a function has an argument of that name."""
-    try:
-        return name in inspect.signature(func).parameters
-    except (TypeError, ValueError):  # as of some compiled functions
-        return False
 
 
 def _identity(func: Any) -> str:

@@ -122,34 +122,30 @@ class GenotypePCA(_Components[NDArray[np.float64]]):
     loadings: Loadings | None = field(default=None, repr=False)
 
 
-#: The axes of a matrix of all pairs of samples.
-_SQUARE = dict.fromkeys(("matrix", "shared"), ("samples_0", "samples_1"))
+@dataclass(frozen=True)
+class _Matrix(Pairs, Generic[_A]):
+    """The fields that all matrices of pairs begin with."""
+
+    _axes: ClassVar = dict.fromkeys(("matrix", "shared"), ("samples_0", "samples_1"))
+    #: (samples, samples), or (samples, samples of the others)
+    matrix: _A
+    #: The number of variants called in both, if missing calls count by pairs or, of distances, if a call is missing; else None.
+    shared: _A | None
+    counts: Any
 
 
 @dataclass(frozen=True)
-class GRM(Pairs, Generic[_A]):
+class GRM(_Matrix[_A]):
     """A relationship matrix: of :mod:`teatime.dask`, dask arrays, or NumPy's where it was computed."""
 
-    _axes: ClassVar = _SQUARE
-    #: (samples, samples)
-    matrix: _A
-    #: The number of variants called in both, if missing calls count by pairs; else None.
-    shared: _A | None
-    counts: Any
     #: The names of the samples; None of an array.
     names: list[str] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
-class Distances(Pairs):
+class Distances(_Matrix[NDArray[np.float64]]):
     """Distances of samples."""
 
-    _axes: ClassVar = _SQUARE
-    #: (samples, samples)
-    matrix: NDArray[np.float64]
-    #: The number of variants called in both, if a call is missing; else None.
-    shared: NDArray[np.float64] | None
-    counts: dict[str, int]
     #: The number of variants with more than two alleles, and whether all their alleles but the reference count as one.
     multiallelic: int
     merged: bool
@@ -162,15 +158,10 @@ class Distances(Pairs):
 
 
 @dataclass(frozen=True)
-class DistancesBetween(Pairs):
+class DistancesBetween(_Matrix[NDArray[np.float64]]):
     """Distances of samples from those of another store."""
 
     _axes: ClassVar = dict.fromkeys(("matrix", "shared"), ("samples", "others"))
-    #: (samples, samples of the others)
-    matrix: NDArray[np.float64]
-    #: The number of variants called in both, if a call is missing; else None.
-    shared: NDArray[np.float64] | None
-    counts: dict[str, int]
     #: The number of variants with more than two alleles. All their alleles but the reference count as one.
     multiallelic: int
     #: The numbers of variants that were matched, and of others by reason: of the other ``"reference"``, and of the ``"genotypes"``.
