@@ -53,12 +53,9 @@ def test_memory_in_units(rng):
     one, other = (teatime.genotype.grm(dosages, memory=memory).matrix for memory in (64 << 20, "0.0625 GiB"))
     np.testing.assert_array_equal(one, other)
     raises(MemoryError, "budget of 1000 bytes", teatime.genotype.grm, dosages, memory="1KB")
-    for wrong, error, words in (
-        ("2X", ValueError, '`memory` of "2X": not a size such as'),
-        (-1, ValueError, "`memory` is -1; it is at least 0"),
-        (2.5, TypeError, "`memory` is 2.5; it is a whole number"),
-    ):
-        raises(error, words, teatime.genotype.grm, dosages, memory=wrong)
+    raises(ValueError, '`memory` of "2X": not a size such as', teatime.genotype.grm, dosages, memory="2X")
+    raises(ValueError, "`memory` is -1; it is at least 0", teatime.genotype.grm, dosages, memory=-1)
+    raises(TypeError, "`memory` is 2.5; it is a whole number", teatime.genotype.grm, dosages, memory=2.5)
 
 
 LONG = {
