@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         mpsc::{self, RecvTimeoutError},
     },
     thread::{self, ThreadId},
@@ -20,7 +20,7 @@ use teatime::{Budget, Cancel, Device, Progress, Result, Run, Status, store::Stor
 use crate::{
     context::CurrentContext,
     device::Wanted,
-    errors::{exception, forked},
+    errors::{exception, forked, locked},
 };
 
 /// The time between checks for Ctrl-C, which also report progress. Each takes the interpreter's lock, which other threads may hold for
@@ -87,7 +87,7 @@ pub(crate) fn call<T: Send>(
     let looking = Arc::new(Looking::from_here(py)?);
     let asking = Arc::clone(&looking);
     let cancel = Cancel::asking(move || {
-        let is_due = asking.main == Some(thread::current().id()) && asking.last().elapsed() >= BETWEEN;
+        let is_due = asking.main == Some(thread::current().id()) && locked(&asking.last).elapsed() >= BETWEEN;
         is_due && asking.look(|_| Ok(()))
     });
     let (told, last) = (options.progress.as_ref().map(|callback| callback.clone_ref(py)), Arc::default());
@@ -95,7 +95,7 @@ pub(crate) fn call<T: Send>(
     let memory = Budget::default().host(options.memory.map(Size::bytes).transpose()?);
     let run = Run::default().cancel(cancel).progress(progress).memory(memory);
     let result = py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&run))));
-    if let Some(error) = looking.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(error) = locked(&looking.raised).take() {
         return Err(error);
     }
     match result {
@@ -165,16 +165,12 @@ impl Looking {
 
     /// Checks for signals, then calls `also` with the interpreter's lock. Returns true if a signal handler or `also` raised an exception.
     fn look(&self, also: impl FnOnce(Python<'_>) -> PyResult<()>) -> bool {
-        *self.last() = Instant::now();
+        *locked(&self.last) = Instant::now();
         let Err(error) = Python::attach(|py| py.check_signals().and_then(|()| also(py))) else {
             return false;
         };
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        locked(&self.raised).get_or_insert(error);
         true
-    }
-
-    fn last(&self) -> MutexGuard<'_, Instant> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -184,8 +180,7 @@ type Last = Mutex<Option<Status>>;
 /// Returns the final status to report when a call is done, if it was not yet reported: all passes (fewer may have been needed), or one pass if
 /// nothing was reported.
 fn end_of(last: &Last) -> Option<(u32, u32, u64, u64)> {
-    let Some(Status { pass, passes, rows, total, .. }) = *last.lock().unwrap_or_else(PoisonError::into_inner)
-    else {
+    let Some(Status { pass, passes, rows, total, .. }) = *locked(last) else {
         return Some((1, 1, 0, 1));
     };
     (u64::from(pass) * total + rows < u64::from(passes) * total).then_some((passes, passes, 0, total))
@@ -196,8 +191,8 @@ fn progress(callback: Option<Py<PyAny>>, last: Arc<Last>, cancel: Cancel, lookin
     let Some(callback) = callback else { return Progress::default() };
     let told_at = Mutex::new(Instant::now());
     Progress::new(move |status: Status| {
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
-        let mut told_at = told_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *locked(&last) = Some(status);
+        let mut told_at = locked(&told_at);
         if told_at.elapsed() < BETWEEN && status.rows < status.total {
             return;
         }

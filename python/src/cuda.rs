@@ -93,12 +93,10 @@ impl CudaArray {
         Ok(View { tensor, is_on_card: true })
     }
 
-    /// Returns the shape.
     pub(crate) fn extents(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Returns the type of the elements.
     pub(crate) fn element(&self) -> DType {
         self.dtype
     }

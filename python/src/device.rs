@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{LazyLock, Mutex},
 };
 
 use pyo3::{prelude::*, types::PyDict};
@@ -10,7 +10,7 @@ use teatime::{Device as Opened, DeviceOptions};
 
 use crate::{
     context::CurrentContext,
-    errors::{exception, forked},
+    errors::{exception, forked, locked},
     timeline::recorded,
 };
 
@@ -152,7 +152,7 @@ fn open(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResul
     forked()?;
     let key = (name, threads);
     let opened = py.detach(|| {
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = locked(&OPENED);
         if let Some(device) = opened.get(&key) {
             return Ok(device.clone());
         }

@@ -1,7 +1,11 @@
 //! Distances of observations.
 
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn};
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    types::{PyBytes, PyTuple},
+};
 use teatime::{
     Device, Element, Error, bytemuck,
     distance::{
@@ -131,10 +135,7 @@ pub(crate) fn pairwise<'py>(
     pair(py, distances, shared)
 }
 
-/// The indices of the nearest of each observation, and their distances: (m, k) each.
-type Nearest<'py> = (Bound<'py, PyArrayDyn<u64>>, Bound<'py, PyArrayDyn<f64>>);
-
-/// Returns the `k` nearest of x, or of y, for each observation of x.
+/// Returns the indices of the `k` nearest of x, or of y, for each observation of x, and their distances: (m, k) each.
 #[pyfunction]
 pub(crate) fn neighbors<'py>(
     py: Python<'py>,
@@ -143,20 +144,17 @@ pub(crate) fn neighbors<'py>(
     k: usize,
     options: Options,
     run: RunOptions,
-) -> PyResult<Nearest<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let (device, metric, options) = options.on_device(py, &run)?;
     let Neighbors { indices, distances, .. } = with_operands!((py, &device, run), [x, y] =>
         |x, y, run| teatime::distance::neighbors(x, y, k, metric, &options, run),
         |x, y, device, run| Ok(neighbors_stored(x, y, k, metric, &options, device, run)?.nearest)
     )?;
     let shape = [distances.rows(), distances.cols()];
-    Ok((reshaped(indices.into_pyarray(py), &shape)?, matrix(py, distances)?))
+    (reshaped(indices.into_pyarray(py), &shape)?, matrix(py, distances)?).into_pyobject(py)
 }
 
-/// The offsets of the neighbors of each observation, their indices and their distances.
-type Within<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<f64>>);
-
-/// Returns the observations of x, or of y, within a radius of each observation of x.
+/// Returns the observations of x, or of y, within a radius of each observation of x: their offsets, indices and distances.
 #[pyfunction]
 pub(crate) fn radius_neighbors<'py>(
     py: Python<'py>,
@@ -165,13 +163,13 @@ pub(crate) fn radius_neighbors<'py>(
     radius: f64,
     options: Options,
     run: RunOptions,
-) -> PyResult<Within<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let (device, metric, options) = options.on_device(py, &run)?;
     let RadiusNeighbors { offsets, indices, distances, .. } = with_operands!((py, &device, run), [x, y] =>
         |x, y, run| teatime::distance::radius_neighbors(x, y, radius, metric, &options, run),
         |x, y, device, run| Ok(radius_neighbors_stored(x, y, radius, metric, &options, device, run)?.within)
     )?;
-    Ok((offsets.into_pyarray(py), indices.into_pyarray(py), distances.into_pyarray(py)))
+    (offsets.into_pyarray(py), indices.into_pyarray(py), distances.into_pyarray(py)).into_pyobject(py)
 }
 
 /// Extracts another operand, which has to have the first one's type.

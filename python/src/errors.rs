@@ -1,6 +1,6 @@
-//! Conversion of errors to Python's exceptions.
+//! Conversion of errors to Python's exceptions; forks and panics.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::{
     exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError},
@@ -19,6 +19,11 @@ pub(crate) fn forked() -> PyResult<()> {
         "this process ({now}) was forked from one ({first}) that had used teatime: threads and GPUs do not survive that. \
          Start processes with the method `spawn` or `forkserver`"
     )))
+}
+
+/// Locks a value that stays usable if a thread panicked with it.
+pub(crate) fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the exception for an error.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use numpy::{IntoPyArray, PyArray1, PyArrayDyn};
+use numpy::IntoPyArray;
 use pyo3::{
     prelude::*,
-    types::{IntoPyDict, PyDict},
+    types::{IntoPyDict, PyDict, PyTuple},
 };
 use teatime::{Device, Error, Result, Run};
 use teatime_genotype::{
@@ -92,12 +92,9 @@ pub(crate) fn distances_between<'py>(
     Ok((relationships, distances.facts.multiallelic, matched(py, &found.counts)?))
 }
 
-/// The scores of the samples, the number of variants called in each, the components of the reference, how variants were matched, and how
-/// many absent ones were taken as homozygous reference.
-type Projected<'py> =
-    (Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyDict>, Bound<'py, PyDict>, u64);
-
-/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these.
+/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these. Returns the coordinates, the
+/// number of variants called in each sample, the components, how variants were matched, and how many absent ones were taken as homozygous
+/// reference.
 #[pyfunction]
 pub(crate) fn project<'py>(
     py: Python<'py>,
@@ -107,7 +104,7 @@ pub(crate) fn project<'py>(
     options: OfPca,
     rules: (String, String),
     run: RunOptions,
-) -> PyResult<Projected<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let (missing, absent) = rules;
     let as_reference = either("absent", &absent, [("missing", false), ("reference", true)])?;
     let methods = [ProjectMethod::Mean, ProjectMethod::LeastSquares].map(|method| (method.name(), method));
@@ -149,5 +146,5 @@ pub(crate) fn project<'py>(
     })?;
     let taken = projection.used - found.counts.reference.used;
     let (scores, called) = (matrix(py, projection.scores)?, projection.called.into_pyarray(py));
-    Ok((scores, called, components(py, pca)?, matched(py, &found.counts)?, taken))
+    (scores, called, components(py, pca)?, matched(py, &found.counts)?, taken).into_pyobject(py)
 }

@@ -81,7 +81,6 @@ pub(crate) enum Parts<'a, T> {
 }
 
 impl<'a, T: Element> Parts<'a, T> {
-    /// Returns the shape.
     pub(crate) fn shape(&self) -> &[u64] {
         match self {
             Self::Host(_, shape) => shape,

@@ -2,7 +2,7 @@
 
 use std::{
     marker::PhantomData,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use numpy::{Element as NumpyElement, IntoPyArray};
@@ -18,6 +18,7 @@ use crate::{
     call::{RunOptions, call_on},
     cuda::CudaArray,
     dlpack::{type_named, with_type},
+    errors::locked,
     operand::{Given, Made, Parts, parts},
     rows::range,
     stored::{StoredArray, Target},
@@ -73,7 +74,7 @@ impl<T: Element + NumpyElement, U: Element + NumpyElement> BoxOperation for Type
     }
 
     fn run(&self, x: &Tensor<T>, place: &Place, out: &mut Tensor<U>) -> Result<()> {
-        *self.raised() = None;
+        *locked(self.raised) = None;
         let (device, copy) = (x.device(), x.try_clone()?);
         // The function may keep its argument, so it gets a copy.
         let x = match device.shares_host_memory() {
@@ -92,15 +93,11 @@ impl<T: Element + NumpyElement, U: Element + NumpyElement> BoxOperation for Type
 }
 
 impl<T, U> Typed<'_, T, U> {
-    fn raised(&self) -> MutexGuard<'_, Option<PyErr>> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Keeps an exception of the function, and returns the error that ends the sweep; if the device is full, the sweep may go on with smaller
     /// boxes.
     fn ends_with(&self, raised: PyErr) -> Error {
         let is_full = Python::attach(|py| raised.is_instance_of::<PyMemoryError>(py));
-        *self.raised() = Some(raised);
+        *locked(self.raised) = Some(raised);
         if is_full { Error::OutOfMemory { requested: 0, free: None } } else { Error::Cancelled }
     }
 }

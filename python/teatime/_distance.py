@@ -162,12 +162,8 @@ def pairwise_distance(
         Whether the number of features that both have is returned too, where missing ones are ignored.
     narrow, device
         As in :func:`teatime.svd`.
-    progress
-        Called as ``progress(done, total)`` now and then, or a tqdm bar.
-    memory
-        The most host memory to plan with, in bytes or as ``"2G"``. None: half of what is free.
-    storage_options
-        Of a URL: as in :func:`teatime.genotype.open_store`.
+    progress, memory, storage_options
+        As in :func:`teatime.truncated_svd`; ``memory`` is of arrays in memory too.
 
     Returns
     -------

@@ -233,10 +233,8 @@ def pca(
     loadings
         True gives the variants' loadings too, in one more pass, if the device and the host do not hold the genotypes. They take
         8 (``n_components`` + 4) bytes of memory for each variant, and their names some 300, beside ``memory``.
-    device, progress
-        As in :func:`teatime.truncated_svd`.
-    memory
-        Most bytes of the host's memory, a number or text such as ``"2G"``, as the command line takes it; None: half of what is free.
+    device, progress, memory
+        As in :func:`teatime.truncated_svd`; ``memory`` is of arrays and stores alike.
 
     Examples
     --------

@@ -21,8 +21,6 @@ import teatime.dask as td  # noqa: E402
 from teatime import _worker  # noqa: E402
 from teatime._distance import distance_options  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
-
 
 @pytest.mark.parametrize("chunks", [(4096, 40, 2), (1000, 40, 2), (3000, 17, 1), (9000, 40, 2)])
 def test_pca_of_any_chunks(genotypes, chunks):

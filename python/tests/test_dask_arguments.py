@@ -16,7 +16,6 @@ import dask  # noqa: E402
 import teatime.dask as td  # noqa: E402
 from teatime import _tasks, _worker  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 CALLS = calls(np.random.default_rng(6), 500, 12)
 
 

@@ -29,9 +29,6 @@ def ds(request):
     return made.chunk(variants=100, samples=5, ploidy=1) if request.param == "dask" else made
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
-
-
 def pca_results():
     expected = genotype.pca(DOSAGES, 3, signs="v")
     return {
