@@ -8,8 +8,7 @@ use pyo3::{exceptions::PyTypeError, prelude::*};
 use teatime::{Element, HostValues, Result, Tensor, linalg::Matrix};
 
 /// Returns the elements of an array on the host, in C order, and its shape.
-/// Fails with `TypeError` for an array that is not in C order or not aligned; the Python functions of the package pass
-/// no such array.
+/// Fails with `TypeError` for one that is not in C order or not aligned, which the functions of the package do not pass.
 pub(crate) fn host_parts<'a, T: NumpyElement>(
     array: &'a PyReadonlyArrayDyn<'_, T>,
 ) -> PyResult<(&'a [T], Vec<u64>)> {

@@ -23,8 +23,7 @@ use crate::{
     errors::{exception, forked, locked},
 };
 
-/// The time between checks for Ctrl-C, which also report progress. Each takes the interpreter's lock, which other threads may hold for
-/// milliseconds.
+/// The time between checks for Ctrl-C, which also report progress. Each may wait milliseconds for the interpreter's lock.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// The options of a long call.
@@ -75,8 +74,7 @@ pub(crate) fn call_on<T: Send>(
 }
 
 /// Runs `work` without the interpreter's lock.
-/// Fails with the exception for the error of `work`; the exception that the progress callback or a signal handler
-/// raised; `RuntimeError` for a panic.
+/// Fails with the exception of `work`, of the progress callback or of a signal handler; `RuntimeError` for a panic.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
     options: RunOptions,
@@ -115,8 +113,7 @@ pub(crate) fn call<T: Send>(
 }
 
 /// Runs `work` on a thread of its own, which is left to itself after Ctrl-C: remote stores may answer late or never.
-/// Fails with the exception for the error of `work`; the exception that a signal handler raised; `RuntimeError` if
-/// `work` panicked.
+/// Fails with the exception of `work` or of a signal handler; `RuntimeError` for a panic.
 pub(crate) fn aside<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -177,8 +174,7 @@ impl Looking {
 /// The last reported status of a call.
 type Last = Mutex<Option<Status>>;
 
-/// Returns the final status to report when a call is done, if it was not yet reported: all passes (fewer may have been needed), or one pass if
-/// nothing was reported.
+/// Returns the final status to report, unless it was: all passes (fewer may have been needed), or one if nothing was reported.
 fn end_of(last: &Last) -> Option<(u32, u32, u64, u64)> {
     let Some(Status { pass, passes, rows, total, .. }) = *locked(last) else {
         return Some((1, 1, 0, 1));

@@ -286,8 +286,7 @@ impl CudaArray {
     }
 }
 
-/// Fails with `ValueError` for an array that is not in C order, given its strides, in units in which an element has
-/// `size`.
+/// Fails with `ValueError` for strides, in units in which an element has `size`, that are not those of C order.
 fn check_order(name: &str, shape: &[u64], strides: Option<&[i64]>, size: u64) -> PyResult<()> {
     let mut expected = size;
     let fits = shape.contains(&0)

@@ -130,8 +130,7 @@ impl Default for Wanted {
 
 impl Wanted {
     /// Opens the device, which a timeline records that is entered.
-    /// Fails with `RuntimeError` if there is no device of that name, or if the process was forked after a device was
-    /// opened; `TypeError` for a value of another type.
+    /// Fails with `RuntimeError` if there is no such device, or as [`forked`] does; `TypeError` for another type.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Opened> {
         let device = match self {
             Self::Device(device) => device.get().opened.clone(),

@@ -220,22 +220,13 @@ fn clusters<'py>(py: Python<'py>, tree: &Tree, names: Option<Vec<String>>) -> Py
 /// Computes the distances of the samples. Also returns the numbers of variants called in both, how many variants took part, how many of these
 /// have more than two alleles, whether the alternate alleles of these count as one, and the tree if one is asked for.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
 pub(crate) fn distances<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
-    metric: &str,
-    p: f64,
-    missing: Option<&str>,
-    merge_alleles: bool,
-    tree: Option<&str>,
-    filters: (f64, f64),
+    options: SamplesOptions,
     run: RunOptions,
 ) -> PyResult<(Relationships<'py>, u64, bool, Option<Clusters<'py>>)> {
-    let linkages = Linkage::ALL.iter().map(|linkage| (linkage.name(), *linkage));
-    let tree = tree.map(|name| one_of("tree", name, linkages)).transpose()?;
-    let options = samples_options(metric, p, missing, filters)?.merge_alleles(merge_alleles).tree(tree);
-    let device = run.device(py)?;
+    let (options, device) = (options.distance_options()?, run.device(py)?);
     let distances = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
@@ -245,21 +236,33 @@ pub(crate) fn distances<'py>(
     Ok(((matrix, shared, counts(py, &facts.counts)?), facts.multiallelic, facts.merged, tree))
 }
 
-/// Returns the options of distances of samples with these names, and the least frequency and the largest share of missing calls of a variant.
-/// Fails with `ValueError` for unknown names.
-pub(crate) fn samples_options(
-    metric: &str,
+/// The options of distances of samples, as Python passes them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct SamplesOptions {
+    metric: String,
     p: f64,
-    missing: Option<&str>,
-    filters: (f64, f64),
-) -> PyResult<OfSamples> {
-    let metric = match metric {
-        "ibs" => SampleMetric::Ibs,
-        "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
-        name => SampleMetric::Of(self::metric(name, p)?),
-    };
-    let missing = missing.map(self::missing).transpose()?;
-    Ok(OfSamples::default().metric(metric).missing(missing).filter(filter(filters.0, filters.1)))
+    missing: Option<String>,
+    merge_alleles: bool,
+    tree: Option<String>,
+    min_maf: f64,
+    max_missing: f64,
+}
+
+impl SamplesOptions {
+    /// Fails with `ValueError` for unknown names.
+    pub(crate) fn distance_options(&self) -> PyResult<OfSamples> {
+        let linkages = Linkage::ALL.iter().map(|linkage| (linkage.name(), *linkage));
+        let tree = self.tree.as_deref().map(|name| one_of("tree", name, linkages)).transpose()?;
+        let metric = match &*self.metric {
+            "ibs" => SampleMetric::Ibs,
+            "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
+            name => SampleMetric::Of(metric(name, self.p)?),
+        };
+        let missing = self.missing.as_deref().map(missing).transpose()?;
+        let options = OfSamples::default().metric(metric).missing(missing).tree(tree);
+        Ok(options.merge_alleles(self.merge_alleles).filter(filter(self.min_maf, self.max_missing)))
+    }
 }
 
 /// The pickled fields of [`DistanceSums`]: metric, exponent, rule for missing elements, whether negative ones are missing; undefined x and y;

@@ -394,12 +394,6 @@ impl Part {
         py.detach(|| self.0.clone().merge(other.0.clone())).map(Self).map_err(exception)
     }
 
-    /// The range of the part's variants.
-    #[getter]
-    fn rows(&self) -> (u64, u64) {
-        (self.0.rows.start, self.0.rows.end)
-    }
-
     /// Returns the number of bytes that the part takes, by which dask decides where tasks run.
     fn __sizeof__(&self) -> usize {
         let bytes = |sums: &PartSums| match &sums.values {

@@ -26,7 +26,6 @@ mod overlap;
 mod rows;
 mod stored;
 mod timeline;
-mod written;
 
 use pyo3::prelude::*;
 
@@ -53,7 +52,6 @@ mod _teatime {
         panic,
         stored::StoredArray,
         timeline::Timeline,
-        written::{write_denoise_tv, write_gaussian},
     };
 
     #[pymodule_export]

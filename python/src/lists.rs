@@ -63,8 +63,7 @@ pub(crate) type Absent = (&'static str, u64, u64);
 
 impl Lists {
     /// Takes the samples and variants that the lists leave, of the selected ones. Returns the genotypes, and the lists with ids that nothing has.
-    /// Fails with [`Error::Argument`] for genotypes without names, and if nothing is left; fails as reading and finding
-    /// lists does.
+    /// Fails with [`Error::Argument`] for genotypes without names, and if nothing is left; fails as reading lists does.
     pub(crate) fn choose(
         self,
         mut genotypes: Genotypes,

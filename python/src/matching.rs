@@ -16,7 +16,7 @@ use teatime_genotype::{
 use crate::{
     array::{matrix, pair},
     call::{RunOptions, call_on},
-    distance::samples_options,
+    distance::SamplesOptions,
     errors::exception,
     genotype::{Genotypes, OfPca, Relationships, components, counts},
     names::either,
@@ -35,8 +35,7 @@ fn source(genotypes: &Genotypes, name: &'static str) -> Result<Arc<dyn VariantSo
 }
 
 /// Matches the variants of `genotypes` with those of `index`.
-/// Fails as [`VariantIndex::matches`] does; with [`Error::Argument`] if variants repeat a position without naming
-/// alleles.
+/// Fails as [`VariantIndex::matches`] does; with [`Error::Argument`] if variants without alleles repeat a position.
 fn matches(
     index: &VariantIndex,
     genotypes: &Genotypes,
@@ -65,20 +64,15 @@ fn matched<'py>(py: Python<'py>, counts: &MatchCounts) -> PyResult<Bound<'py, Py
 /// Computes the distances of the samples of `genotypes` from those of `others`. Also returns the numbers of variants called in both, how many
 /// variants took part, how many of these have more than two alleles, and how variants were matched.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
 pub(crate) fn distances_between<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
     others: &Genotypes,
     match_by: &str,
-    metric: &str,
-    p: f64,
-    missing: Option<&str>,
-    filters: (f64, f64),
+    options: SamplesOptions,
     run: RunOptions,
 ) -> PyResult<(Relationships<'py>, u64, Bound<'py, PyDict>)> {
-    let (by, options) = (by(match_by)?, samples_options(metric, p, missing, filters)?);
-    let device = run.device(py)?;
+    let (by, options, device) = (by(match_by)?, options.distance_options()?, run.device(py)?);
     let (found, distances) = call_on(py, &device, run, |device, run| {
         let index = VariantIndex::of_genotypes(by, &others.genotypes, &[&*source(others, "others")?], run)?;
         let matched = matches(&index, genotypes, device, run)?;
@@ -92,9 +86,8 @@ pub(crate) fn distances_between<'py>(
     Ok((relationships, distances.facts.multiallelic, matched(py, &found.counts)?))
 }
 
-/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these. Returns the coordinates, the
-/// number of variants called in each sample, the components, how variants were matched, and how many absent ones were taken as homozygous
-/// reference.
+/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these. Returns these, the numbers of
+/// variants called in each sample, the components, how variants were matched, and how many absent ones were taken as homozygous reference.
 #[pyfunction]
 pub(crate) fn project<'py>(
     py: Python<'py>,

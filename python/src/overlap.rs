@@ -10,7 +10,7 @@ use pyo3::{exceptions::PyMemoryError, prelude::*};
 use teatime::{
     Device, Element, Error, Needs, Result, Run, Tensor,
     store::Storable,
-    stream::{Beyond, BoxOperation, Place, Sweep, Swept},
+    stream::{Beyond, BoxOperation, Place, Sweep},
 };
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     errors::locked,
     operand::{Given, Made, Parts, parts},
     rows::range,
-    stored::{StoredArray, Target},
+    stored::{Counts, StoredArray, Target},
 };
 
 /// A function of a box, which gets an array, the ranges of the box without its halo, and the extents of the halo before it. Its result is
@@ -93,8 +93,7 @@ impl<T: Element + NumpyElement, U: Element + NumpyElement> BoxOperation for Type
 }
 
 impl<T, U> Typed<'_, T, U> {
-    /// Keeps an exception of the function, and returns the error that ends the sweep; if the device is full, the sweep may go on with smaller
-    /// boxes.
+    /// Keeps an exception of the function, and returns the error that ends the sweep, or makes boxes smaller if the device is full.
     fn ends_with(&self, raised: PyErr) -> Error {
         let is_full = Python::attach(|py| raised.is_instance_of::<PyMemoryError>(py));
         *locked(self.raised) = Some(raised);
@@ -145,17 +144,6 @@ pub(crate) fn map_box<'py>(
         })?;
         Ok(reshaped(made.into_pyarray(py), &sizes(&extents))?.into_any())
     })
-}
-
-/// The number of boxes that were computed, and of those that were already written; how many times elements were read and chunks decoded;
-/// and the bytes of host memory that were planned.
-#[derive(IntoPyObject)]
-pub(crate) struct Counts(u64, u64, f64, f64, Option<u64>);
-
-impl From<&Swept> for Counts {
-    fn from(swept: &Swept) -> Self {
-        Self(swept.boxes, swept.found, swept.times_covered, swept.times_decoded, swept.memory.host)
-    }
 }
 
 /// Writes the result of a function of an array to a Zarr array, or of an image to another image.

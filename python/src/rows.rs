@@ -36,8 +36,7 @@ impl fmt::Debug for Rows {
 
 impl Rows {
     /// Wraps an array's rows as the rows from `first` on, of `rows` in all.
-    /// Fails with `ValueError` if there are fewer than `rows` rows; `TypeError` for an array that is not in C order, or
-    /// in a GPU's memory.
+    /// Fails with `ValueError` if `rows` are fewer; `TypeError` for an array in a GPU's memory or not in C order.
     #[allow(unsafe_code, reason = "memory of Python's")]
     pub(crate) fn new<T: Storable + numpy::Element>(
         array: &Given<'_, T>,

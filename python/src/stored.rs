@@ -11,9 +11,10 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 use teatime::{
     ChunkedArray, DType, Device, MissingChunk, Result, Run, StoredType, filter,
     store::{
-        ArraySpec, ArrayWriter, Compression, Folder, MissingAsNan, Node, NpyArray, ZarrArray, ZarrFormat,
-        join, local_path, open_storage, read_json, zip_archive,
+        ArraySpec, ArrayWriter, Compression, Folder, MissingAsNan, Node, NpyArray, Storable, ZarrArray,
+        ZarrFormat, join, local_path, open_storage, read_json, zip_archive,
     },
+    stream::Swept,
 };
 use teatime_image::{ImageSpec, Multiscale, MultiscaleWriter, OmeVersion, Pyramid};
 
@@ -22,7 +23,7 @@ use crate::{
     call::{self, RunOptions, aside, call_on},
     dlpack::{TYPES, type_named, with_type},
     errors::exception,
-    filter::Options,
+    filter::{Options, TvArguments, tv_options},
     operand::{Array, with_array},
     rows::{Rows, range},
 };
@@ -56,6 +57,17 @@ pub(crate) struct StoredArray {
 /// The folder of a new Zarr array or image, its chunks, words of its job, true if one of this job is continued, and true if an image gets
 /// smaller levels.
 pub(crate) type Target = (PathBuf, Option<Vec<u64>>, String, bool, bool);
+
+/// The number of boxes that were computed, and of those that were already written; how many times elements were read and chunks decoded;
+/// and the bytes of host memory that were planned.
+#[derive(IntoPyObject)]
+pub(crate) struct Counts(u64, u64, f64, f64, Option<u64>);
+
+impl From<&Swept> for Counts {
+    fn from(swept: &Swept) -> Self {
+        Self(swept.boxes, swept.found, swept.times_covered, swept.times_decoded, swept.memory.host)
+    }
+}
 
 impl StoredArray {
     fn new(array: Arc<dyn ChunkedArray>) -> Self {
@@ -106,8 +118,7 @@ impl StoredArray {
         Ok(made)
     }
 
-    /// Describes an array of results of type `dtype`: it has the axes and the version of Zarr of this array, and also its chunks and shards
-    /// unless `chunks` are given.
+    /// Describes an array of results with the axes and the version of Zarr of this array, and, without `chunks`, its chunks and shards.
     fn result(&self, dtype: StoredType, chunks: Option<Vec<u64>>) -> ArraySpec {
         let whole = self.chunk.iter().zip(&self.shape).map(|(&chunk, &extent)| chunk.min(extent.max(1)));
         let shards = self.shard.clone().filter(|_| chunks.is_none());
@@ -232,4 +243,46 @@ impl StoredArray {
             Ok(reshaped(filtered.into_pyarray(py), &sizes(&shape))?.into_any())
         })
     }
+
+    /// Writes the filtered array to a Zarr array, or of an image to another, of the type that `dtype` names.
+    fn write_gaussian(
+        &self,
+        py: Python<'_>,
+        options: Options,
+        dtype: &str,
+        out: Target,
+        run: RunOptions,
+    ) -> PyResult<Counts> {
+        let device = run.device(py)?;
+        let (sigma, options) = options.on(&device)?;
+        let swept = call_on(py, &device, run, |device, run| {
+            self.write(stored_type(dtype), out, (device, run), |begin| {
+                filter::write_gaussian(&self.array, sigma, &options, device, run, begin)
+            })
+        })?;
+        Ok(Counts::from(&swept))
+    }
+
+    /// Writes the denoised images to a Zarr array, or of an image to another, of the type that `dtype` names.
+    fn write_denoise_tv(
+        &self,
+        py: Python<'_>,
+        options: TvArguments,
+        dtype: &str,
+        out: Target,
+        run: RunOptions,
+    ) -> PyResult<Counts> {
+        let (device, options) = (run.device(py)?, tv_options(options).narrow(dtype == "float32"));
+        let made = call_on(py, &device, run, |device, run| {
+            self.write(stored_type(dtype), out, (device, run), |begin| {
+                filter::write_denoised_tv(&self.array, &options, device, run, begin)
+            })
+        })?;
+        Ok(Counts::from(&made.swept))
+    }
+}
+
+/// Returns the stored type with NumPy's name.
+fn stored_type(name: &str) -> StoredType {
+    with_type!(type_named(name), T => T::STORED)
 }

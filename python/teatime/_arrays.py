@@ -55,10 +55,8 @@ def on_card(x: Any) -> bool:
 
 
 def host_array(x: Any, name: str, instead: str) -> NDArray[Any]:
-    """``x`` as NumPy has it, of any type.
-
-    TypeError for a dask array, which would silently be computed here, for one in the memory of a GPU, and for one with masked elements.
-    """
+    """``x`` as NumPy has it, of any type. TypeError for a dask array, which would silently be computed here, for one in the memory of a GPU,
+    and for one with masked elements."""
     if is_lazy(x):
         raise TypeError(f"`{name}` is a dask array, and this function would compute all of it here: teatime.dask.{instead} takes it")
     if on_card(x):
@@ -83,9 +81,7 @@ def on_host(x: Any, name: str, instead: str) -> NDArray[Any]:
 
 def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
     """``x`` in native byte order and of a type that tensors hold: bool as uint8, 64-bit integers as float64 where that changes none.
-
-    TypeError as of :func:`host_array`, and for other types.
-    """
+    TypeError as of :func:`host_array`, and for other types."""
     if isinstance(x, CudaArray):
         return x  # type: ignore[return-value]
     a = host_array(x, name, instead)
@@ -117,11 +113,8 @@ def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:
 
 
 def as_float32(a: NDArray[Any], name: str, *, integers: bool = False, why: str = "") -> tuple[NDArray[np.float32], float]:
-    """``a`` as float32 but for a factor, and that factor: a power of two where numbers, or their squares, are too large or too small
-    for float32.
-
-    Integers, and ``integers`` that are of float64 by now, are refused where they would change.
-    """
+    """``a`` as float32 but for a factor, and that factor: a power of two where numbers, or their squares, leave float32. Integers, and
+    ``integers`` that are of float64 by now, are refused where they would change."""
     if isinstance(a, CudaArray):
         return a.astype("f4"), 1.0
     if integers or a.dtype.kind in "iu":

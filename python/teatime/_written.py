@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from . import _teatime
 from ._arrays import NATIVE, host_array, is_path, whole
 from ._device import Device, opened_device, run_options
 from ._filter import WIDE, computed_type, filter_options, filtered_axes, is_long, warn_of_sign
@@ -74,7 +73,7 @@ def write_gaussian_filter(
     )
     warn_of_sign(options["order"], made, "dtype")
     to = target(out, stored, chunks, resume, files, pyramid)
-    return Mapped(*_teatime.write_gaussian(stored, options, str(made), to, run_options(device, progress, memory)))
+    return Mapped(*stored.write_gaussian(options, str(made), to, run_options(device, progress, memory)))
 
 
 def write_denoise_tv_chambolle(
@@ -120,4 +119,4 @@ def write_denoise_tv_chambolle(
     in_f64 = wide and not (not opened_device(device).f64 if narrow is None else narrow)
     to = target(out, stored, chunks, resume, files, pyramid)
     dtype = "float64" if in_f64 else "float32"
-    return Mapped(*_teatime.write_denoise_tv(stored, options, dtype, to, run_options(device, progress, memory)))
+    return Mapped(*stored.write_denoise_tv(options, dtype, to, run_options(device, progress, memory)))

@@ -328,7 +328,9 @@ def distances(
     source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     opened, run = genotypes_of(source, ploidy, "pairwise_distance"), run_options(device, progress, memory)
     opened = opened.haplotypes() if haplotypes else opened
-    matrices, several, merged, clusters = _teatime.distances(opened, metric, p, missing, merge_alleles, tree, (min_maf, max_missing), run)
+    options: dict[str, Any] = {"metric": metric, "p": p, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
+    options.update(merge_alleles=merge_alleles, tree=tree)
+    matrices, several, merged, clusters = _teatime.distances(opened, options, run)
     if several and merged and not merge_alleles:
         warnings.warn(
             f"{several} variants have more than two alleles, of which all but the reference count as one by {metric}", stacklevel=2
@@ -360,8 +362,10 @@ def distances_between(
     """
     genotypes = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     ours, theirs = (genotypes_of(source, ploidy, "pairwise_distance") for source in (genotypes, others))
+    options: dict[str, Any] = {"metric": metric, "p": p, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
+    options.update(merge_alleles=False, tree=None)
     run = run_options(device, progress, memory)
-    matrices, several, matched = _teatime.distances_between(ours, theirs, match, metric, p, missing, (min_maf, max_missing), run)
+    matrices, several, matched = _teatime.distances_between(ours, theirs, match, options, run)
     return DistancesBetween(*matrices, several, matched, ours.names, theirs.names)
 
 

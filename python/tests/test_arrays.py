@@ -58,12 +58,6 @@ def test_layouts_of_decompositions(rng, layout):
         np.testing.assert_allclose((svd.u * svd.s) @ svd.vt, a, atol=1e-5)
 
 
-def test_bool_is_0_and_1():
-    a = np.array([[True, False, True], [False, False, True]])
-    assert teatime.pairwise_distance(a, metric="cityblock", device="cpu")[0, 1] == 1
-    assert teatime.pack(a, 1, device="cpu").tolist() == [[5], [4]]
-
-
 def test_integers_of_64_bits_are_float64():
     a = np.array([[0], [2**53]])
     assert teatime.pairwise_distance(a, device="cpu")[0, 1] == 2.0**53
