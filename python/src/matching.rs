@@ -86,8 +86,8 @@ pub(crate) fn distances_between<'py>(
     Ok((relationships, distances.facts.multiallelic, matched(py, &found.counts)?))
 }
 
-/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these. Returns these, the numbers of
-/// variants called in each sample, the components, how variants were matched, and how many absent ones were taken as homozygous reference.
+/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these. Returns these, the number of
+/// variants called in each sample, the components, how variants were matched, and how many absent ones became homozygous reference.
 #[pyfunction]
 pub(crate) fn project<'py>(
     py: Python<'py>,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ._arrays import NATIVE, on_card, on_host, parameters
+from ._cuda import cupy_array
 from ._filter import gaussian_filter
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -127,14 +128,7 @@ def _moved(value: Any, device: str | None, *, arrays: bool = True) -> Any:
     if isinstance(value, dict):
         return {key: _moved(item, device, arrays=arrays) for key, item in value.items()}
     if isinstance(value, np.ndarray):
-        return _to_cuda(value, device) if arrays and device != "cpu" else value
+        return cupy_array(value, device) if arrays and device != "cpu" else value
     if not on_card(value):
         return value
-    return on_host(value, "input", "adapter") if device == "cpu" else _to_cuda(value, device)
-
-
-def _to_cuda(value: Any, device: str) -> Any:
-    import cupy
-
-    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        return cupy.asarray(value)
+    return on_host(value, "input", "adapter") if device == "cpu" else cupy_array(value, device)

@@ -55,8 +55,8 @@ def on_card(x: Any) -> bool:
 
 
 def host_array(x: Any, name: str, instead: str) -> NDArray[Any]:
-    """``x`` as NumPy has it, of any type. TypeError for a dask array, which would silently be computed here, for one in the memory of a GPU,
-    and for one with masked elements."""
+    """``x`` as NumPy has it, of any type. TypeError for a dask array, which would silently be computed here, for one in a GPU's memory, and
+    for one with masked elements."""
     if is_lazy(x):
         raise TypeError(f"`{name}` is a dask array, and this function would compute all of it here: teatime.dask.{instead} takes it")
     if on_card(x):

@@ -19,7 +19,7 @@ from . import _teatime
 from ._arrays import (
     NATIVE, as_array, c_order, folder, host_array, is_path, is_url, library, on_card, parameters, stamp, text_options, whole,
 )
-from ._cuda import _cupy, given_array
+from ._cuda import cupy_array, given_array
 from ._device import Device, opened_device, run_options
 from ._filter import is_long
 from ._teatime import CudaArray, StoredArray
@@ -205,7 +205,7 @@ def _ordered(value: Any) -> Any:
 def _of_library(x: Any) -> Any:
     """Returns an array of CuPy's for one in a GPU's memory, if CuPy is installed."""
     try:
-        return _cupy(x) if isinstance(x, CudaArray) else x
+        return cupy_array(x, x.device) if isinstance(x, CudaArray) else x
     except ImportError:
         return x
 

@@ -120,8 +120,8 @@ class Product(NamedTuple):
 
 
 class _Kept:
-    """An object that stays on this worker's device between tasks, and is made again on another worker. It is made when it is first asked for
-    and not in ``__init__``: an error while dask unpickles would never be told."""
+    """An object that stays on this worker's device between tasks, and is made again on another worker. It is made when it is first asked
+    for and not in ``__init__``: an error while dask unpickles would never be told."""
 
     _make: Callable[..., Any]
 
