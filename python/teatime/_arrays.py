@@ -87,7 +87,7 @@ def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
     a = host_array(x, name, instead)
     if a.dtype == np.bool_:
         a = a.view(np.uint8)
-    elif a.dtype.kind in "iu" and a.dtype.itemsize == 8:
+    elif is_long(a.dtype):
         if a.size and not -_LARGEST <= int(a.min()) <= int(a.max()) <= _LARGEST:
             raise ValueError(f"`{name}`: integers beyond 2**53 would change as float64, in which they are computed")
         a = a.astype(np.float64)
@@ -103,6 +103,11 @@ def c_order(a: NDArray[Any]) -> NDArray[Any]:
     if isinstance(a, CudaArray):
         return a
     return np.require(a, requirements=("C", "A"))
+
+
+def is_long(dtype: np.dtype[Any]) -> bool:
+    """True for integers of 64 bits, which devices have as float64."""
+    return dtype.kind in "iu" and dtype.itemsize == 8
 
 
 def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:

@@ -15,8 +15,8 @@ from dask.base import tokenize
 from dask.utils import parse_bytes
 
 from . import __version__, _worker
-from ._arrays import folder, stamp, whole
-from ._filter import computed_type, filter_options, filtered_axes, is_long, warn_of_sign
+from ._arrays import folder, is_long, stamp, whole
+from ._filter import computed_type, filter_options, filtered_axes, warn_of_sign
 from ._overlap import Overlap
 from ._tasks import annotated, device_name, finished, known, task_memory
 from ._teatime import StoredArray

@@ -17,11 +17,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from . import _teatime
 from ._arrays import (
-    NATIVE, as_array, c_order, folder, host_array, is_path, is_url, library, on_card, parameters, stamp, text_options, whole,
+    NATIVE, as_array, c_order, folder, host_array, is_long, is_path, is_url, library, on_card, parameters, stamp, text_options, whole,
 )
 from ._cuda import cupy_array, given_array
 from ._device import Device, opened_device, run_options
-from ._filter import is_long
 from ._teatime import CudaArray, StoredArray
 
 #: NumPy's modes of padding for dask's boundaries; any other boundary is a constant.
