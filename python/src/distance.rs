@@ -21,9 +21,8 @@ use crate::{
     array::{Pair, matrix, pair, reshaped},
     call::{RunOptions, call, call_on},
     context::OnDevice,
-    errors::exception,
+    errors::{exception, one_of},
     genotype::{Genotypes, Relationships, counts, filter},
-    names::one_of,
     operand::{Array, Given, parts, with_array},
     stored::StoredArray,
 };
@@ -57,7 +56,7 @@ impl Options {
 /// Returns the rule for missing elements with this name. Fails with `ValueError` for an unknown name.
 pub(crate) fn missing(name: &str) -> PyResult<Missing> {
     let rules = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-    one_of("missing", name, rules.map(|rule| (rule.name(), rule)))
+    one_of("missing", name, &rules.map(|rule| (rule.name(), rule)))
 }
 
 /// Returns the metric with this name. Fails with `ValueError` for an unknown name.
@@ -252,8 +251,8 @@ pub(crate) struct SamplesOptions {
 impl SamplesOptions {
     /// Fails with `ValueError` for unknown names.
     pub(crate) fn distance_options(&self) -> PyResult<OfSamples> {
-        let linkages = Linkage::ALL.iter().map(|linkage| (linkage.name(), *linkage));
-        let tree = self.tree.as_deref().map(|name| one_of("tree", name, linkages)).transpose()?;
+        let linkages = Linkage::ALL.iter().map(|linkage| (linkage.name(), *linkage)).collect::<Vec<_>>();
+        let tree = self.tree.as_deref().map(|name| one_of("tree", name, &linkages)).transpose()?;
         let metric = match &*self.metric {
             "ibs" => SampleMetric::Ibs,
             "ibs-of-alleles" => SampleMetric::IbsOfAlleles,

@@ -1,4 +1,4 @@
-//! Conversion of errors to Python's exceptions; forks and panics.
+//! Errors as Python's exceptions: those of the crates, forks, panics, and names that an argument does not have.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -44,4 +44,24 @@ pub(crate) fn exception(error: Error) -> PyErr {
         Error::Store { .. } | Error::Chunk { .. } => PyOSError::new_err(words),
         _ => PyRuntimeError::new_err(words),
     }
+}
+
+/// Returns the value for the name `given`, out of a few, of the argument `argument`.
+/// Fails with `ValueError` for an unknown name; it lists all names.
+pub(crate) fn either<T: Copy>(argument: &str, given: &str, names: &[(&str, T)]) -> PyResult<T> {
+    value(given, names, |names| {
+        let (last, others) = names.split_last().expect("there should be names");
+        format!("`{argument}` is {} or {last}", others.join(", "))
+    })
+}
+
+/// Does the same as [`either`], for many names.
+pub(crate) fn one_of<T: Copy>(argument: &str, given: &str, names: &[(&str, T)]) -> PyResult<T> {
+    value(given, names, |names| format!("`{argument}` is one of {}", names.join(", ")))
+}
+
+fn value<T: Copy>(given: &str, names: &[(&str, T)], wanted: impl FnOnce(&[&str]) -> String) -> PyResult<T> {
+    let known: Vec<_> = names.iter().map(|(name, _)| *name).collect();
+    let value = names.iter().find_map(|(name, value)| (*name == given).then_some(*value));
+    value.ok_or_else(|| PyValueError::new_err(format!("{}, not {given:?}", wanted(&known))))
 }

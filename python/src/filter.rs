@@ -9,7 +9,7 @@ use teatime::{
 
 use crate::{
     call::RunOptions,
-    names::either,
+    errors::either,
     operand::{Array, Given, mapped, with_array},
 };
 
@@ -45,7 +45,7 @@ impl Options {
         };
         let modes = self.mode.iter().map(mode).collect::<PyResult<Vec<_>>>()?;
         let rounding =
-            either("rounding", &self.rounding, [("once", Rounding::Once), ("scipy", Rounding::Scipy)])?;
+            either("rounding", &self.rounding, &[("once", Rounding::Once), ("scipy", Rounding::Scipy)])?;
         let mut options = GaussianOptions::default()
             .axes(self.axes)
             .order(self.order)
@@ -100,7 +100,7 @@ pub(crate) fn gaussian<'py>(
         ("gradient_magnitude", Kind::GradientMagnitude),
     ];
     let (sigma, options) = options.on(&device)?;
-    let filter = Filter(either("kind", kind, kinds)?, sigma, options);
+    let filter = Filter(either("kind", kind, &kinds)?, sigma, options);
     with_array!(x, x => gaussian_of(py, x, filter, out, &device, run))
 }
 

@@ -20,7 +20,6 @@ mod lists;
 mod loaded;
 mod loadings;
 mod matching;
-mod names;
 mod operand;
 mod overlap;
 mod rows;

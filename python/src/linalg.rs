@@ -18,8 +18,7 @@ use teatime::{
 use crate::{
     array::{host_parts, matrix, sizes},
     call::{RunOptions, call, call_on},
-    errors::{exception, locked},
-    names::either,
+    errors::{either, exception, locked},
     operand::{Floats, Given, parts, with_array},
     stored::StoredArray,
 };
@@ -46,7 +45,7 @@ impl Options {
             ("v", SignRule::MaxAbsV),
             ("none", SignRule::None),
         ];
-        let sign = either("signs", &self.signs, signs)?;
+        let sign = either("signs", &self.signs, &signs)?;
         let stop = self.n_iter.map_or(Stop::Tolerance(self.tol), Stop::PowerIterations);
         let options = SvdOptions::default().stop(stop).max_passes(self.max_passes).seed(self.seed);
         Ok(options.sign(sign).oversamples(self.n_oversamples))

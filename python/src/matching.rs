@@ -17,14 +17,13 @@ use crate::{
     array::{matrix, pair},
     call::{RunOptions, call_on},
     distance::SamplesOptions,
-    errors::exception,
+    errors::{either, exception},
     genotype::{Genotypes, OfPca, Relationships, components, counts},
-    names::either,
 };
 
 /// Returns the property to match variants by that has this name.
 fn by(name: &str) -> PyResult<MatchBy> {
-    either("match", name, [MatchBy::Position, MatchBy::Id].map(|by| (by.name(), by)))
+    either("match", name, &[MatchBy::Position, MatchBy::Id].map(|by| (by.name(), by)))
 }
 
 /// Returns the source of the variants of `genotypes`, the argument `name`.
@@ -99,10 +98,10 @@ pub(crate) fn project<'py>(
     run: RunOptions,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let (missing, absent) = rules;
-    let as_reference = either("absent", &absent, [("missing", false), ("reference", true)])?;
+    let as_reference = either("absent", &absent, &[("missing", false), ("reference", true)])?;
     let methods = [ProjectMethod::Mean, ProjectMethod::LeastSquares].map(|method| (method.name(), method));
     let (by, method, options) =
-        (by(match_by)?, either("missing", &missing, methods)?, options.pca_options()?);
+        (by(match_by)?, either("missing", &missing, &methods)?, options.pca_options()?);
     let has_all = |source: &Arc<dyn VariantSource>| source.n_variants() == genotypes.genotypes.variants();
     let why = match by {
         MatchBy::Id => Some("reference is about places, and `match` of id knows none"),
