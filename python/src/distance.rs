@@ -201,11 +201,8 @@ pub(crate) fn condensed<'py>(
 #[derive(Debug)]
 pub(crate) struct DistanceSums(PartialSums);
 
-/// The rows of scipy's linkage, four numbers each, and the tree as Newick.
-type Clusters<'py> = (Bound<'py, PyArrayDyn<f64>>, String);
-
-/// Returns the parts of a tree of samples with these names, or else of their numbers.
-fn clusters<'py>(py: Python<'py>, tree: &Tree, names: Option<Vec<String>>) -> PyResult<Clusters<'py>> {
+/// Returns the rows of scipy's linkage, four numbers each, and the tree as Newick, of samples with these names or else their numbers.
+fn clusters<'py>(py: Python<'py>, tree: &Tree, names: Option<Vec<String>>) -> PyResult<Bound<'py, PyTuple>> {
     let names = names.unwrap_or_else(|| (0..=tree.merges.len()).map(|sample| sample.to_string()).collect());
     #[allow(clippy::cast_precision_loss, reason = "numbers of samples, as scipy has them")]
     let row = |&Merge { clusters: [one, other], height, samples }: &Merge| {
@@ -213,7 +210,7 @@ fn clusters<'py>(py: Python<'py>, tree: &Tree, names: Option<Vec<String>>) -> Py
     };
     let rows = tree.merges.iter().flat_map(row).collect::<Vec<_>>();
     let newick = tree.newick(&names, |length| length.to_string()).map_err(exception)?;
-    Ok((reshaped(rows.into_pyarray(py), &[tree.merges.len(), 4])?, newick))
+    (reshaped(rows.into_pyarray(py), &[tree.merges.len(), 4])?, newick).into_pyobject(py)
 }
 
 /// Computes the distances of the samples. Also returns the numbers of variants called in both, how many variants took part, how many of these
@@ -224,7 +221,7 @@ pub(crate) fn distances<'py>(
     genotypes: &Genotypes,
     options: SamplesOptions,
     run: RunOptions,
-) -> PyResult<(Relationships<'py>, u64, bool, Option<Clusters<'py>>)> {
+) -> PyResult<(Relationships<'py>, u64, bool, Option<Bound<'py, PyTuple>>)> {
     let (options, device) = (options.distance_options()?, run.device(py)?);
     let distances = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)

@@ -26,7 +26,7 @@ use crate::{
     lists::{Absent, Lists, Samples, on_contigs},
     loadings::Table,
     operand::{Array, with_array},
-    rows::{Rows, range},
+    stored::{Rows, range},
 };
 
 /// Returns the number of variants of which each part's start is a multiple.

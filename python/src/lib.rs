@@ -22,7 +22,6 @@ mod loadings;
 mod matching;
 mod operand;
 mod overlap;
-mod rows;
 mod stored;
 mod timeline;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
+use numpy::{IntoPyArray, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::{
     exceptions::PyValueError,
     prelude::*,
@@ -162,12 +162,8 @@ pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     Matrix::from_vec(values.to_vec(), rows, cols).map_err(exception)
 }
 
-/// The values, V (n, k), the residuals, and whether each converged.
-type Results<'py> =
-    (Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>);
-
-/// The X (n, columns) that an iteration wants next, or its results.
-type Step<'py> = (Option<Bound<'py, PyArrayDyn<f64>>>, Option<Results<'py>>);
+/// The X (n, columns) that an iteration wants next, or its [`results`].
+type Step<'py> = (Option<Bound<'py, PyArrayDyn<f64>>>, Option<Bound<'py, PyTuple>>);
 
 /// The iteration of the randomized decomposition of a matrix (m, n). The caller computes the products with the matrix.
 #[pyclass(module = "teatime._teatime", frozen)]
@@ -244,8 +240,8 @@ impl Iteration {
     }
 }
 
-/// Makes arrays of the results.
-fn results(py: Python<'_>, svd: RightSvd) -> PyResult<Results<'_>> {
+/// Returns the values, V (n, k), the residuals, and whether each converged.
+fn results(py: Python<'_>, svd: RightSvd) -> PyResult<Bound<'_, PyTuple>> {
     let residuals = svd.residuals.into_pyarray(py);
-    Ok((svd.s.into_pyarray(py), matrix(py, svd.v)?, residuals, svd.converged))
+    (svd.s.into_pyarray(py), matrix(py, svd.v)?, residuals, svd.converged).into_pyobject(py)
 }

@@ -20,8 +20,7 @@ use crate::{
     dlpack::{type_named, with_type},
     errors::locked,
     operand::{Given, Made, Parts, parts},
-    rows::range,
-    stored::{Counts, StoredArray, Target},
+    stored::{Counts, StoredArray, Target, range},
 };
 
 /// A function of a box, which gets an array, the ranges of the box without its halo, and the extents of the halo before it. Its result is
