@@ -20,9 +20,7 @@ CALLS = (np.random.default_rng(3).random((9000, 20, 2)) < np.linspace(0.1, 0.9, 
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
-    path = tmp_path_factory.mktemp("blocks") / "cohort.zarr"
-    write(path, "call_genotype", CALLS, (1000, 20, 2))
-    return str(path)
+    return write(tmp_path_factory.mktemp("blocks") / "cohort.zarr", "call_genotype", CALLS, (1000, 20, 2))
 
 
 def rounds_of(parts, shape, k, **options):

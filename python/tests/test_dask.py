@@ -291,8 +291,7 @@ def test_what_stored_images_are_filtered_into(images):
 
 def test_stores_without_genotypes_are_named(tmp_path):
     for number, shape in enumerate(((0, 5, 2), (5, 0, 2))):
-        path = str(tmp_path / f"none{number}.zarr")
-        write(path, "call_genotype", np.empty(shape, "i1"), (1, 1, 2))
+        path = write(tmp_path / f"none{number}.zarr", "call_genotype", np.empty(shape, "i1"), (1, 1, 2))
         for call in (td.pairwise_distance, td.grm):
             raises(ValueError, f"none{number}.zarr.*variants", call, path)
 

@@ -19,14 +19,9 @@ from teatime import _tasks, _worker  # noqa: E402
 CALLS = calls(np.random.default_rng(6), 500, 12)
 
 
-def stored(path, name, values, chunks):
-    write(path, name, values, chunks)
-    return str(path)
-
-
 @pytest.fixture
 def store(tmp_path):
-    return stored(tmp_path / "cohort.zarr", "call_genotype", CALLS, (100, 12, 2))
+    return write(tmp_path / "cohort.zarr", "call_genotype", CALLS, (100, 12, 2))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +39,7 @@ def store(tmp_path):
 def test_axes_and_modes_of_gaussians(rng, tmp_path, options):
     x = rng.random((11, 20, 13)).astype("f4")
     want = teatime.gaussian_filter(x, **options)
-    path = stored(tmp_path / "image.zarr", "a", x, (4, 7, 13))
+    path = write(tmp_path / "image.zarr", "a", x, (4, 7, 13))
     for chunks in ((4, 7, 5), (11, 19, 13), (3, 20, 4)):
         for source, more in ((da.from_array(x, chunks=chunks), {}), (path, {"array": "a", "chunks": chunks})):
             result = td.gaussian_filter(source, **options, **more)
@@ -73,7 +68,7 @@ def test_masked_blocks_are_refused():
 
 def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path):
     values = np.array([[2**24], [2**24 + 1]], "i4")
-    x, path = da.from_array(values, chunks=(1, 1)), stored(tmp_path / "image.zarr", "a", values, (1, 1))
+    x, path = da.from_array(values, chunks=(1, 1)), write(tmp_path / "image.zarr", "a", values, (1, 1))
     beyond = r"integers beyond 2\*\*24"
     for result, want, error, words in (
         (td.pairwise_distance(x, device=device), [[0, 1], [1, 0]], ValueError, f"`x`: {beyond}"),
@@ -175,7 +170,7 @@ def test_sums_that_no_worker_holds_are_refused(scheduler, store):
 def test_gaussians_of_stores_keep_to_the_memory_of_workers(scheduler, monkeypatch, tmp_path):
     _, workers = scheduler
     image = np.random.default_rng(1).integers(0, 256, (512, 512, 16)).astype("u1")
-    path = stored(tmp_path / "image.zarr", "image", image, (64, 64, 16))
+    path = write(tmp_path / "image.zarr", "image", image, (64, 64, 16))
     assert td.gaussian_filter(path, 1, array="image").numblocks == (1, 1, 1)
     workers.update(a={"memory_limit": 16 << 20, "nthreads": 2}, b={"memory_limit": 1 << 40, "nthreads": 1})
     small = td.gaussian_filter(path, 1, array="image")
