@@ -6,7 +6,7 @@ mod traffic;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError, Weak, atomic::Ordering},
+    sync::{Arc, Mutex, OnceLock, Weak, atomic::Ordering},
 };
 
 use rayon::{ThreadPool, prelude::*};
@@ -21,7 +21,7 @@ use crate::{
     device_info::MAX_THREADS,
     driver::{Driver, cpu::CpuDriver},
     timeline::{Span, Stage, Timeline},
-    waiting::install,
+    waiting::{install, lock},
 };
 
 /// A processor that computes: a GPU or the CPU. Clones refer to the same device.
@@ -131,28 +131,12 @@ impl Device {
         if let Some(names) = group::names(name) {
             return Self::open_group(name, &names, options);
         }
-        let opened = match name.split_once(':').map_or(name, |(backend, _)| backend) {
-            "cpu" if name == "cpu" => {
-                let pool = Arc::new(thread_pool(options.threads)?);
-                let driver = CpuDriver::new(
-                    pool.clone(),
-                    options.lower(CpuDriver::limits(pool.current_num_threads())),
-                );
-                let device = Self::from_driver(Box::new(driver), options);
-                // A new device has no pool yet, so this sets its pool.
-                device.inner.pool.get_or_init(|| pool);
-                return Ok(device);
-            }
+        let opened = match name.split_once(':').unwrap_or((name, "")) {
+            _ if name == "cpu" => return Ok(Self::on_cpu(&Arc::new(thread_pool(options.threads)?), options)),
             #[cfg(feature = "cuda")]
-            "cuda" => {
-                let selector = name.strip_prefix("cuda").unwrap_or_default().trim_start_matches(':');
-                crate::driver::cuda::open(KERNELS[0], selector, options)
-            }
+            ("cuda", rest) => crate::driver::cuda::open(KERNELS[0], rest.trim_start_matches(':'), options),
             #[cfg(feature = "wgpu")]
-            "wgpu" => {
-                let selector = name.strip_prefix("wgpu").unwrap_or_default().trim_start_matches(':');
-                crate::driver::wgpu::open(selector, options)
-            }
+            ("wgpu", rest) => crate::driver::wgpu::open(rest.trim_start_matches(':'), options),
             _ => Err(Error::NoDevice { wanted: name.into(), tried: Vec::new() }),
         };
         match opened {
@@ -207,6 +191,15 @@ impl Device {
         Error::NoDevice { wanted, tried }
     }
 
+    /// Makes a cpu device that computes with these threads.
+    fn on_cpu(pool: &Arc<ThreadPool>, options: &DeviceOptions) -> Self {
+        let limits = options.lower(CpuDriver::limits(pool.current_num_threads()));
+        let device = Self::from_driver(Box::new(CpuDriver::new(pool.clone(), limits)), options);
+        // A new device has no pool yet, so this sets its pool.
+        device.inner.pool.get_or_init(|| pool.clone());
+        device
+    }
+
     pub(crate) fn from_driver(driver: Box<dyn Driver>, options: &DeviceOptions) -> Self {
         let inner = Inner {
             usage: Arc::new(Usage {
@@ -231,7 +224,7 @@ impl Device {
     /// Returns a device for a driver opened by name: an open device if it is the same, has the same options and is not lost, otherwise a new
     /// one.
     fn opened(driver: Box<dyn Driver>, options: &DeviceOptions) -> Self {
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&OPENED);
         opened.retain(|(_, inner)| inner.strong_count() > 0);
         let same = opened.iter().filter(|(with, _)| with == options).find_map(|(_, inner)| {
             inner.upgrade().filter(|inner| inner.driver.info() == driver.info() && !inner.driver.is_lost())
@@ -254,8 +247,7 @@ impl Device {
         self.inner.driver.limits()
     }
 
-    /// # Errors
-    /// [`Error::NoF64`] unless the device's kernels compute in f64.
+    /// Fails with [`Error::NoF64`] unless the device's kernels compute in f64.
     pub(crate) fn computes_f64(&self, op: &'static str) -> Result<()> {
         match self.limits().f64 {
             true => Ok(()),
@@ -263,8 +255,7 @@ impl Device {
         }
     }
 
-    /// # Errors
-    /// [`Error::NoF64`] if R is f64 and the device's kernels do not compute in f64.
+    /// Fails with [`Error::NoF64`] if R is f64 and the device's kernels do not compute in f64.
     pub(crate) fn computes<R: Real>(&self, op: &'static str) -> Result<()> {
         if R::DTYPE.is_wide() { self.computes_f64(op) } else { Ok(()) }
     }
@@ -301,8 +292,7 @@ impl Device {
         Arc::ptr_eq(&self.inner, &other.inner) || self.shares_host_memory() && other.shares_host_memory()
     }
 
-    /// # Errors
-    /// [`Error::WrongDevice`] unless an argument on `other` can be used with tensors of this device.
+    /// Fails with [`Error::WrongDevice`] unless an argument on `other` can be used with tensors of this device.
     pub(crate) fn has(&self, op: &'static str, name: &'static str, other: &Self) -> Result<()> {
         match self.is_same(other) {
             true => Ok(()),
@@ -368,8 +358,7 @@ impl Device {
         self.cancelled_by(&cancel.or(self.cancel()))
     }
 
-    /// # Errors
-    /// [`Error::Cancelled`] if the flag of this handle is set.
+    /// Fails with [`Error::Cancelled`] if the flag of this handle is set.
     pub(crate) fn check(&self) -> Result<()> {
         self.cancel.as_ref().map_or(Ok(()), Cancel::check)
     }
@@ -391,22 +380,16 @@ impl Device {
         Ok(self.inner.pool.get_or_init(|| pool))
     }
 
-    /// Returns a cpu device with the threads, the cancellation flag and the timeline of this handle; for a cpu device, the device itself.
-    ///
-    /// # Errors
-    /// As [`pool`](Self::pool).
+    /// Returns a cpu device with the threads, the cancellation flag and the timeline of this handle; for a cpu device,
+    /// the device itself. Fails as [`pool`](Self::pool).
     pub(crate) fn host(&self) -> Result<Self> {
         if self.shares_host_memory() {
             return Ok(self.clone());
         }
         let pool = self.pool()?;
         let inner = self.inner.host.get_or_init(|| {
-            let driver = CpuDriver::new(pool.clone(), CpuDriver::limits(pool.current_num_threads()));
             let (threads, checked) = (self.inner.threads, self.inner.checked);
-            let options = DeviceOptions { threads, checked, ..DeviceOptions::default() };
-            let device = Self::from_driver(Box::new(driver), &options);
-            device.inner.pool.get_or_init(|| pool.clone());
-            device.inner
+            Self::on_cpu(pool, &DeviceOptions { threads, checked, ..DeviceOptions::default() }).inner
         });
         let (cancel, timeline) = (self.cancel.clone(), self.timeline.clone());
         Ok(Self { cancel, timeline, ..Self::of_inner(inner.clone()) })
@@ -430,10 +413,7 @@ impl Device {
     }
 
     /// Calls `f` with each item. `f` launches kernels that do not depend on launches of other calls. Items are processed in order, and on the
-    /// cpu device as many at once as it has threads.
-    ///
-    /// # Errors
-    /// An error that `f` returns.
+    /// cpu device as many at once as it has threads. Fails with an error that `f` returns.
     pub(crate) fn each<T: Send>(
         &self,
         items: &mut [T],

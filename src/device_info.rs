@@ -18,11 +18,7 @@ pub enum Backend {
 
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-            Self::Wgpu => "wgpu",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -46,14 +42,7 @@ pub enum DeviceKind {
 
 impl fmt::Display for DeviceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Discrete => "discrete",
-            Self::Integrated => "integrated",
-            Self::Virtual => "virtual",
-            Self::Software => "software",
-            Self::Cpu => "cpu",
-            Self::Other => "other",
-        })
+        f.write_str(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -165,10 +154,8 @@ impl Limits {
         self.binding.saturating_sub(self.alignment + 4).min(u32::MAX.into())
     }
 
-    /// Returns the maximum number of rows of `cols` f32 for one launch, with an element for each invocation and `wg` invocations in a group.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] when one row does not fit a binding.
+    /// Returns the maximum number of rows of `cols` f32 for one launch, with an element for each invocation and `wg`
+    /// invocations in a group. Fails with [`Error::Limit`] when one row does not fit a binding.
     pub(crate) fn rows_per_launch(&self, cols: u64, wg: u32) -> Result<u64> {
         let room = self.room();
         let items = u64::from(self.groups_per_axis).saturating_pow(2).saturating_mul(wg.into());
@@ -249,9 +236,7 @@ crate::setters! {
 }
 
 impl DeviceOptions {
-    /// Returns the options, with the number of threads that the environment names unless they have one.
-    ///
-    /// # Errors
+    /// Returns the options, with the number of threads that the environment names unless they have one. Fails with
     /// [`Error::Argument`] for options that no device can have, and for a variable that is not a number of threads.
     pub(crate) fn resolved(&self) -> Result<Self> {
         let (op, variable) = ("Device::open_with", "TEATIME_THREADS");
@@ -266,22 +251,18 @@ impl DeviceOptions {
             let why = || Error::argument(op, argument, format_args!("{text}; it is 1 to {MAX_THREADS}"));
             options.threads = Some(threads.ok_or_else(why)?);
         }
-        if self.binding.is_some_and(|bytes| bytes < 16 << 10) {
-            return Err(Error::argument(op, "binding", "below 16 KiB, less than any device has"));
+        let (groups, fill) = (self.groups_per_axis.map(u64::from), self.fill.map(u64::from));
+        let least = [
+            ("binding", self.binding, 16 << 10, "below 16 KiB, less than any device has"),
+            ("groups_per_axis", groups, 16, "below 16, less than any device has"),
+            ("step", self.step, 1, "0; a launch touches at least one byte"),
+            ("work", self.work, 1, "0; a launch has at least one term"),
+            ("fill", fill, 1, "0; a launch has at least one workgroup"),
+        ];
+        match least.into_iter().find(|&(_, value, least, _)| value.is_some_and(|value| value < least)) {
+            Some((name, _, _, why)) => Err(Error::argument(op, name, why)),
+            None => Ok(options),
         }
-        if self.groups_per_axis.is_some_and(|groups| groups < 16) {
-            return Err(Error::argument(op, "groups_per_axis", "below 16, less than any device has"));
-        }
-        if self.step == Some(0) {
-            return Err(Error::argument(op, "step", "0; a launch touches at least one byte"));
-        }
-        if self.work == Some(0) {
-            return Err(Error::argument(op, "work", "0; a launch has at least one term"));
-        }
-        if self.fill == Some(0) {
-            return Err(Error::argument(op, "fill", "0; a launch has at least one workgroup"));
-        }
-        Ok(options)
     }
 
     /// Returns the granted limits, lowered or changed by the options.

@@ -20,21 +20,17 @@ pub fn write_whole(
 ) -> Result<()> {
     // A link stays, such as one of /dev, and the file that it names is replaced.
     let path = &fs::canonicalize(path.as_ref()).unwrap_or_else(|_| path.as_ref().to_path_buf());
+    let write = |file: File| {
+        let mut file = BufWriter::new(file);
+        fill(&mut file)?;
+        file.flush()
+    };
     if path.metadata().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-        let written = File::options().write(true).open(path).and_then(|file| {
-            let mut file = BufWriter::new(file);
-            fill(&mut file)?;
-            file.flush()
-        });
+        let written = File::options().write(true).open(path).and_then(write);
         return written.map_err(|source| Error::io(path.display(), source));
     }
     let scratch = hidden(path);
-    let written = File::create(&scratch).and_then(|file| {
-        let mut file = BufWriter::new(file);
-        fill(&mut file)?;
-        file.flush()?;
-        fs::rename(&scratch, path)
-    });
+    let written = File::create(&scratch).and_then(write).and_then(|()| fs::rename(&scratch, path));
     written.map_err(|source| {
         // The partial file is useless, and the first error is more informative.
         fs::remove_file(&scratch).ok();

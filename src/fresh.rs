@@ -20,10 +20,7 @@ use crate::{Error, Result, extent::to_usize};
 const LARGE: usize = 8 << 20;
 
 /// Allocates `len` zeros, in pages of 2 MiB if the memory is large and Linux has such pages. Creating a page of 4 KiB at its first write takes
-/// longer than a copy to the page, or than most kernels take for their work on it.
-///
-/// # Errors
-/// [`Error::OutOfHostMemory`].
+/// longer than a copy to the page, or than most kernels take for their work on it. Fails with [`Error::OutOfHostMemory`].
 pub(crate) fn zeros<T: Zeroable>(len: usize) -> Result<Vec<T>> {
     let requested = len.saturating_mul(size_of::<T>()) as u64;
     let lacking = |()| Error::OutOfHostMemory { what: "elements of a device".into(), requested };

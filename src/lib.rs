@@ -218,6 +218,7 @@ pub mod kernel;
 mod kernels;
 mod launch;
 pub mod linalg;
+mod locked;
 mod needs;
 #[cfg(any(test, feature = "suite"))]
 #[doc(hidden)]

@@ -193,10 +193,7 @@ impl Budget {
     }
 }
 
-/// Checks a budget.
-///
-/// # Errors
-/// [`Error::Budget`] for a budget below the minimum.
+/// Fails with [`Error::Budget`] for a budget below the minimum.
 fn enough(memory: MemoryKind, budget: u64, minimum: u64, given: bool) -> Result<()> {
     if budget < minimum { Err(Error::Budget { memory, what: None, budget, minimum, given }) } else { Ok(()) }
 }
@@ -224,10 +221,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Calls `work` with one of `count` equal parts of the host memory.
-    ///
-    /// # Errors
-    /// As `work`; [`Error::Budget`] for the memory of all parts together.
+    /// Calls `work` with one of `count` equal parts of the host memory. Fails as `work` does, and with
+    /// [`Error::Budget`] for the memory of all parts together.
     pub(crate) fn with_part<T>(&self, count: u64, work: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let part = Self { memory: self.memory.shared_by(count), ..self.clone() };
         work(&part).map_err(|error| self.memory.error_of_part(count, error))

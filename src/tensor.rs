@@ -214,8 +214,7 @@ impl<T: Element> Tensor<T> {
         self.upload_bytes(0, bytemuck::cast_slice(values))
     }
 
-    /// # Errors
-    /// [`Error::Shape`] unless the number of values equals the number of elements.
+    /// Fails with [`Error::Shape`] unless the number of values equals the number of elements.
     fn check_count(&self, op: &'static str, values: usize) -> Result<()> {
         if values as u64 != self.len() {
             return Err(Error::shape(op, format_args!("{:?}", self.shape), format_args!("{values} values")));
@@ -308,19 +307,19 @@ impl<T: Element> Tensor<T> {
 
     /// Returns a view of the whole tensor for calls on another handle of its device, such as that of a member of a group.
     pub(crate) fn seen_from(&self, device: &Device) -> TensorView<'_, T> {
-        TensorView::new(Self { device: device.clone(), ..self.view().part })
-    }
-
-    /// Returns a view of the whole tensor.
-    pub(crate) fn view(&self) -> TensorView<'_, T> {
         TensorView::new(Self {
-            device: self.device.clone(),
+            device: device.clone(),
             buffer: Arc::clone(&self.buffer),
             offset: self.offset,
             guard: self.guard,
             shape: self.shape.clone(),
             element: PhantomData,
         })
+    }
+
+    /// Returns a view of the whole tensor.
+    pub(crate) fn view(&self) -> TensorView<'_, T> {
+        self.seen_from(&self.device)
     }
 
     /// Returns the tensor's device. To launch a kernel that writes the tensor, use [`Kernel::launch`](crate::kernel::Kernel::launch), which
@@ -569,8 +568,7 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// # Errors
-/// [`Error::Shape`] unless the number of values equals the number of elements of that shape.
+/// Fails with [`Error::Shape`] unless the number of values equals the number of elements of that shape.
 fn check_len(op: &'static str, values: usize, shape: &[u64]) -> Result<()> {
     if checked_len(op, shape)? != values as u64 {
         return Err(Error::shape(op, format_args!("{shape:?}"), format_args!("{values} values")));

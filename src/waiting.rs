@@ -2,7 +2,10 @@
 //! ([`Cancel::asking`]).
 
 use std::{
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -16,10 +19,13 @@ const LONG: usize = 256;
 /// The time between two checks.
 pub(crate) const BETWEEN: Duration = Duration::from_millis(20);
 
+/// Locks a mutex, also if a thread panicked while it held the lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs a decomposition of n rows, which cannot be stopped. If a long one is cancelled, the call returns and the thread finishes by itself.
-///
-/// # Errors
-/// [`Error::Cancelled`]; [`Error::Driver`] if the system cannot start a thread; what `work` returns.
+/// Fails with [`Error::Cancelled`]; [`Error::Driver`] if the system cannot start a thread; what `work` returns.
 pub(crate) fn apart<T: Send + 'static>(
     cancel: Option<&Cancel>,
     n: usize,
@@ -66,9 +72,7 @@ pub(crate) fn install<T: Send>(
 }
 
 /// Waits for the value; returns `None` if the sender was dropped. Calls `look` regularly to decide whether to continue.
-///
-/// # Errors
-/// The error that `look` returns.
+/// Fails with the error that `look` returns.
 pub(crate) fn awaited<T>(receive: &Receiver<T>, look: impl Fn() -> Result<()>) -> Result<Option<T>> {
     loop {
         look()?;
@@ -130,7 +134,7 @@ mod tests {
         let pool = device.pool().unwrap();
         let (asked, is_asked) = mpsc::channel();
         let cancel = Cancel::asking(move || thread::current().id() == caller && asked.send(()).is_ok());
-        let is_asked = std::sync::Mutex::new(is_asked);
+        let is_asked = Mutex::new(is_asked);
         let found = install(pool, Some(&cancel), || {
             is_asked.lock().unwrap().recv().unwrap();
             // A thread of the pool must not wait for itself.

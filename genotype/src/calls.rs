@@ -7,16 +7,13 @@ use pulp::NullaryFnOnce;
 /// The kind of the stored bytes of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Calls {
-    /// One allele a sample.
     Haploid,
-    /// Two alleles a sample.
     Diploid,
     /// A dosage of 0 to 2; a negative one is missing.
     Dosages,
 }
 
 impl Calls {
-    /// Returns the number of bytes of a sample.
     pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Diploid => 2,
@@ -35,8 +32,7 @@ impl Calls {
         if any_bad { raw.iter().position(|&byte| self.refuses(byte.cast_signed())) } else { None }
     }
 
-    /// Packs alleles from their bit planes, 8 from each byte of a plane. Returns false if an allele is not -2, -1, 0 or 1, or if samples are
-    /// dosages.
+    /// Packs alleles from their bit planes, 8 from each byte of a plane. Returns false for dosages, and if an allele is not -2, -1, 0 or 1.
     pub(crate) fn pack_planes(self, planes: [&[u8]; 8], out: &mut [u8]) -> bool {
         match self {
             Self::Haploid => pack_planes::<Haploid>(planes, out),
@@ -63,7 +59,6 @@ trait Stored {
     fn codes(raw: &[u8]) -> ([u32; 4], u8);
 }
 
-/// The layout of [`Calls::Haploid`].
 struct Haploid;
 
 impl Stored for Haploid {
@@ -75,7 +70,6 @@ impl Stored for Haploid {
     }
 }
 
-/// The layout of [`Calls::Diploid`].
 struct Diploid;
 
 impl Stored for Diploid {
@@ -96,7 +90,6 @@ impl Stored for Diploid {
     }
 }
 
-/// The layout of [`Calls::Dosages`].
 struct Dosage;
 
 impl Stored for Dosage {
@@ -111,7 +104,6 @@ impl Stored for Dosage {
     }
 }
 
-/// Packs consecutive samples; returns true if any of them is invalid.
 fn pack<S: Stored>(raw: &[u8], out: &mut [u8]) -> bool {
     pulp::Arch::new().dispatch(Run::<S> { raw, out, stored: PhantomData })
 }
@@ -184,7 +176,6 @@ impl StoredPlanes for Diploid {
     }
 }
 
-/// Packs samples from their bit planes; returns false if an allele is not -2, -1, 0 or 1.
 fn pack_planes<S: StoredPlanes>([low, between @ .., sign]: [&[u8]; 8], out: &mut [u8]) -> bool {
     let fits = between.iter().all(|plane| *plane == sign);
     if fits {
@@ -247,7 +238,6 @@ fn padded<const BYTES: usize>(raw: &[u8]) -> [u8; BYTES] {
     })
 }
 
-/// Packs 64 codes into 4 words.
 #[inline(always)]
 fn words(codes: &[u8; 64]) -> [u32; 4] {
     let mut bytes = [0; 16];
@@ -268,8 +258,8 @@ mod tests {
     use teatime::random::philox;
 
     use super::*;
+    use crate::tests::code;
 
-    /// Tests arbitrary bytes at every length around 64 samples.
     #[test]
     fn codes_at_every_length() {
         let byte = |i: usize| philox([7, 7], i as u64)[0].to_le_bytes()[0];
@@ -291,18 +281,6 @@ mod tests {
                     assert_eq!(bad, raw.iter().position(is_bad), "{calls:?} {samples}");
                 }
             }
-        }
-    }
-
-    /// Returns the code that is expected of a call: an invalid one is missing.
-    fn code(calls: Calls, call: &[i8]) -> u8 {
-        let alternate = |allele: i8| u8::from(allele > 0);
-        match (calls, call) {
-            (Calls::Dosages, &[dosage @ 0..=2]) => dosage.cast_unsigned(),
-            (Calls::Haploid, &[allele]) if allele >= 0 => alternate(allele),
-            (Calls::Diploid, &[a, b]) if a >= 0 && b >= 0 => alternate(a) + alternate(b),
-            (Calls::Diploid, &[a, -2] | &[-2, a]) if a >= 0 => 2 * alternate(a),
-            _ => 3,
         }
     }
 
@@ -338,7 +316,6 @@ mod tests {
         }
     }
 
-    /// One invalid value among many is found wherever it stands.
     #[test]
     fn a_bad_value_is_found_anywhere() {
         for calls in [Calls::Haploid, Calls::Diploid, Calls::Dosages] {

@@ -44,7 +44,6 @@ impl MethodCosts {
     }
 }
 
-/// A method, the reason for it, and the expected costs of both methods.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Choice {
     /// The chosen method, never [`Method::Auto`].
@@ -54,7 +53,6 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Returns the memory that the exact method takes.
     pub(super) fn exact(reader: &Reader) -> Needs {
         PairAccumulator::needs(reader, false, false) + eigenvectors(reader)
     }
@@ -64,21 +62,16 @@ impl Choice {
         let n = reader.samples();
         let costs = MethodCosts::new(reader, options, memory.holds(reader));
         let passes = passes(options).min(FLAT_PASSES);
+        let (gram, passes) =
+            (format!("the {n} x {n} Gram matrix"), format!("the {passes} passes that are expected"));
         let (method, reason) = if options.method != Method::Auto {
             (options.method, "asked for".into())
         } else if !memory.fits(reader, Self::exact(reader) + beside) {
-            let why = format!("the {n} x {n} Gram matrix of the samples does not fit the memory budget");
-            (Method::Randomized, why)
+            (Method::Randomized, format!("{gram} of the samples does not fit the memory budget"))
         } else if costs.exact <= costs.randomized {
-            let why = format!(
-                "one pass with the {n} x {n} Gram matrix costs less than the {passes} passes that are expected"
-            );
-            (Method::Exact, why)
+            (Method::Exact, format!("one pass with {gram} costs less than {passes}"))
         } else {
-            let why = format!(
-                "the {passes} passes that are expected cost less than the {n} x {n} Gram matrix of the samples"
-            );
-            (Method::Randomized, why)
+            (Method::Randomized, format!("{passes} cost less than {gram} of the samples"))
         };
         Self { method, reason, costs }
     }

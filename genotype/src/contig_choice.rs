@@ -79,7 +79,7 @@ mod tests {
     use teatime::Cancel;
 
     use super::*;
-    use crate::Variant;
+    use crate::tests::variant;
 
     #[test]
     fn lists_as_plink2_takes_them() {
@@ -117,14 +117,7 @@ mod tests {
     #[test]
     fn rows_of_contigs() {
         let names = ["1", "chr2", "2", "X", "3", "1"];
-        let variant = |contig: &str| Variant {
-            contig: contig.into(),
-            position: 1,
-            id: String::new(),
-            reference: String::new(),
-            alternate: String::new(),
-        };
-        let source: Vec<_> = names.into_iter().map(variant).collect();
+        let source = names.map(|contig| variant(contig, 1, ".", ["A", "C"])).to_vec();
         let runs = ContigRuns::read(&[&source], &Cancel::default()).unwrap();
         let choice = ContigChoice::listed("1,chr2,7,chr9", runs.karyotype()).unwrap();
         assert_eq!(runs.rows(|name| choice.takes(name)), [0..3, 5..6]);

@@ -13,7 +13,6 @@ use teatime::{
 
 use super::calls::Calls;
 
-/// The form that stored genotypes are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Codes of two bits, four a byte.
@@ -24,7 +23,6 @@ pub(crate) enum Target {
     Dosages,
 }
 
-/// The conversion of genotypes on their way to a device.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     target: Target,
@@ -58,7 +56,6 @@ impl Conversion {
         Self { target: Target::Codes(Calls::Dosages), ..Self::of_dosages(Narrowed::I8, 2.0, false) }
     }
 
-    /// Converts dosages that are at most `most`.
     pub(crate) fn of_dosages(to: Narrowed, most: f64, nan_is_missing: bool) -> Self {
         let narrow = Narrow { to, range: [0.0, most], negative_is_missing: true, nan_is_missing };
         Self { target: Target::Dosages, allele: None, narrow, further: None }
@@ -95,7 +92,6 @@ impl Conversion {
         Ok(room)
     }
 
-    /// Notes elements above 1, if they are watched for.
     fn watch(&self, elements: &[u8]) {
         if let Some(further) = &self.further
             && !further.load(Relaxed)
@@ -173,10 +169,7 @@ impl Convert for Conversion {
 }
 
 /// Counts the alleles above 0 of each call, or gives -1 if an allele is missing, so also for partly
-/// missing calls, as sgkit's `count_call_alternate_alleles` does.
-///
-/// # Errors
-/// The index of the first call with an allele below -1, and the lowest allele of that call.
+/// missing calls, as sgkit's `count_call_alternate_alleles` does. Fails with the place of an allele below -1, and the call's lowest.
 fn count(ploidy: usize, calls: &[i8], out: &mut [u8]) -> Result<(), (usize, i8)> {
     for (i, (call, out)) in calls.chunks_exact(ploidy).zip(out).enumerate() {
         let lowest = call.iter().fold(0, |low: i8, &allele| low.min(allele));

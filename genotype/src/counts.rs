@@ -15,7 +15,6 @@ const AT_ONCE: usize = 4096;
 pub(crate) struct CallCounts {
     samples: u64,
     pub(crate) by_variant: CountsByVariant,
-    /// The FNV-1a digest of each variant's sum (f64) and number of called samples (u64), little-endian.
     pub(crate) digest: u64,
 }
 
@@ -30,7 +29,6 @@ pub enum CountsByVariant {
 }
 
 impl CountsByVariant {
-    /// Returns the number of variants.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Codes(codes) => codes.len(),
@@ -52,31 +50,18 @@ impl CountsByVariant {
 
 impl CallCounts {
     /// Creates empty counts, with room for `variants` variants. `codes` is true if dosages are 0, 1 and 2.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] if the system does not have that much memory.
     pub(crate) fn new(variants: u64, samples: u64, codes: bool) -> Result<Self> {
-        let room = to_usize(variants);
-        let requested = variants.saturating_mul(Self::bytes_of(codes));
-        let full = |_| Error::OutOfMemory { requested, free: None };
-        let by_variant = if codes {
-            let mut counts = Vec::new();
-            counts.try_reserve_exact(room).map_err(full)?;
-            CountsByVariant::Codes(counts)
-        } else {
-            let mut stats = Vec::new();
-            stats.try_reserve_exact(room).map_err(full)?;
-            CountsByVariant::Dosages(stats)
+        let by_variant = match codes {
+            true => CountsByVariant::Codes(with_room(variants)?),
+            false => CountsByVariant::Dosages(with_room(variants)?),
         };
         Ok(Self { samples, by_variant, digest: FNV_OFFSET })
     }
 
-    /// Returns the number of bytes of a variant's counts.
     pub(crate) const fn bytes_of(codes: bool) -> u64 {
         if codes { size_of::<[u32; 3]>() as u64 } else { size_of::<Stats>() as u64 }
     }
 
-    /// Adds the counts of the next variants.
     pub(crate) fn push(&mut self, stats: &[Stats]) {
         #[allow(
             clippy::cast_possible_truncation,
@@ -94,8 +79,7 @@ impl CallCounts {
         self.digest_next(stats);
     }
 
-    /// Adds the counts of the next variants, which were made elsewhere; returns false if they are of another kind, or if a variant counts
-    /// more samples than there are.
+    /// Adds the counts of the next variants, made elsewhere; returns false if they are of another kind, or of more samples than there are.
     #[must_use]
     pub(crate) fn append(&mut self, other: &CountsByVariant) -> bool {
         let (len, samples) = (self.len(), self.samples);
@@ -121,10 +105,6 @@ impl CallCounts {
         self.digest = bytes.fold(self.digest, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
     }
 
-    /// Returns the sums of the variants in `variants`.
-    ///
-    /// # Panics
-    /// If there are fewer variants.
     pub(crate) fn stats(&self, variants: Range<usize>) -> Vec<Stats> {
         match &self.by_variant {
             CountsByVariant::Codes(codes) => {
@@ -135,9 +115,6 @@ impl CallCounts {
     }
 
     /// Returns the number of samples without a call of a variant.
-    ///
-    /// # Panics
-    /// If there is no such variant.
     pub(crate) fn missing(&self, variant: usize) -> u64 {
         match &self.by_variant {
             CountsByVariant::Codes(codes) => codes[variant][2].into(),
@@ -145,10 +122,16 @@ impl CallCounts {
         }
     }
 
-    /// Returns the number of variants.
     pub(crate) fn len(&self) -> usize {
         self.by_variant.len()
     }
+}
+
+fn with_room<T>(variants: u64) -> Result<Vec<T>> {
+    let (mut counts, requested) = (Vec::new(), variants.saturating_mul(size_of::<T>() as u64));
+    let full = |_| Error::OutOfMemory { requested, free: None };
+    counts.try_reserve_exact(to_usize(variants)).map_err(full)?;
+    Ok(counts)
 }
 
 /// Returns the sums of dosages from the numbers of dosages that are 1, 2 and missing.

@@ -22,8 +22,6 @@ teatime::setters! {
 }
 
 impl VariantFilter {
-    /// # Errors
-    /// [`Error::Argument`] for fractions out of range.
     pub(super) fn check(&self, op: &'static str) -> Result<()> {
         let Self { min_maf, max_missing } = *self;
         if !(0.0..=0.5).contains(&min_maf) {
@@ -72,7 +70,6 @@ teatime::stable_text! {
 }
 
 impl VariantCounts {
-    /// Returns each of the counts.
     pub(crate) fn each(&mut self) -> [&mut u64; 7] {
         let Self { total, used, above_missing, all_missing, below_maf, zero_variance, missing_calls } = self;
         [total, used, above_missing, all_missing, below_maf, zero_variance, missing_calls]

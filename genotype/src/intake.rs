@@ -22,7 +22,6 @@ pub(crate) enum Form {
     Packed([u8; 4]),
     /// Whole dosages, in bytes.
     Dosages,
-    /// Fractional dosages.
     Fractions,
 }
 
@@ -72,7 +71,6 @@ impl Form {
         }
     }
 
-    /// Returns true if the device holds codes of two bits.
     pub(crate) const fn is_packed(self) -> bool {
         matches!(self, Self::Packed(_))
     }
@@ -94,15 +92,13 @@ pub(crate) fn float_sums(rows: &[u8], samples: u64) -> Vec<Stats> {
     let samples = to_usize(samples);
     let (values, _) = rows.as_chunks::<4>();
     let sums = |row: &[[u8; 4]]| {
-        row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).filter(|x| *x >= 0.0).map(f64::from).fold(
-            Stats::default(),
-            |sum, x| Stats {
-                sum: sum.sum + x,
-                sum_squares: sum.sum_squares + x * x,
-                count: sum.count + 1,
-                bad: 0,
-            },
-        )
+        let called = row.iter().map(|bytes| f64::from(f32::from_ne_bytes(*bytes))).filter(|x| *x >= 0.0);
+        called.fold(Stats::default(), |Stats { sum, sum_squares, count, bad }, x| Stats {
+            sum: sum + x,
+            sum_squares: sum_squares + x * x,
+            count: count + 1,
+            bad,
+        })
     };
     values.par_chunks(samples).map(sums).collect()
 }

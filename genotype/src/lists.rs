@@ -43,8 +43,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Returns the indices in `among` that are listed, or with `others` those that are not; `among` and the result are ranges in ascending
-    /// order.
+    /// Returns the indices in `among` that are listed, or with `others` those that are not; both are ranges in ascending order.
     pub fn choose(&self, among: &[Range<u64>], others: bool) -> Vec<Range<u64>> {
         let mut listed = self.rows.iter().cloned().flatten().peekable();
         runs(among.iter().cloned().flatten().filter(|row| {
@@ -54,7 +53,6 @@ impl Listed {
     }
 }
 
-/// The entries of a list.
 #[derive(Clone, Debug)]
 enum Entries {
     File { path: PathBuf, text: String },
@@ -103,8 +101,7 @@ impl SampleList {
     /// Finds the listed ones among samples with these ids and families.
     ///
     /// # Errors
-    /// [`Error::Store`] with the number of the line for a header without a column `IID`, and for a line that lacks a column that
-    /// the header names.
+    /// [`Error::Store`] with the number of the line for a header without a column `IID`, and for a line that lacks a column of the header.
     pub fn find(&self, ids: &[String], families: Option<&[String]>) -> Result<Listed> {
         let mut listed = HashMap::<[&str; 2], bool>::new();
         let (entries, families) = match &self.0 {
@@ -239,16 +236,13 @@ impl VariantList {
     }
 
     /// Finds the listed ones among the variants of `sources`, appended in order, whose indices are in `among`: ranges in ascending order.
-    /// Names of contigs are read for a `karyotype`; if `None`, for that of the sources' contigs, which are read if the list has places or
-    /// regions.
+    /// Contigs are named for a `karyotype`; if `None`, for that of the sources' contigs, which are read if the list has places or regions.
     ///
     /// # Cost
-    /// Reads each variant in `among` once, and no genotypes. Holds what [`read`](Self::read) counts, and 16 bytes for each run of listed
-    /// variants.
+    /// Reads each variant in `among` once, and no genotypes. Holds what [`read`](Self::read) counts, and 16 bytes for each run of rows.
     ///
     /// # Errors
-    /// [`Error::Store`] with the number of the line for a region that is none; [`Error::Cancelled`]; fails as [`VariantReader::get`] and
-    /// [`ContigRuns::read`] do.
+    /// [`Error::Store`] with the line of a region that is none; [`Error::Cancelled`]; as [`VariantReader::get`] and [`ContigRuns::read`].
     pub fn find(
         &self,
         sources: &[&dyn VariantSource],

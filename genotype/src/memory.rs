@@ -16,8 +16,7 @@ use super::{
     scaler::VariantScale,
 };
 
-/// Returns the memory for the eigenvectors of the Gram matrix of the samples, besides the matrix: a
-/// copy of it, the eigenvectors, and 24 bytes of workspace for each element.
+/// Returns the memory for eigenvectors of the samples' Gram matrix, besides it: a copy, the vectors, and 24 bytes an element of workspace.
 pub(super) fn eigenvectors(reader: &Reader) -> Needs {
     Needs::host(40) * reader.samples() * reader.samples()
 }
@@ -75,7 +74,6 @@ pub(super) struct Wishes {
     pub(super) gram: bool,
 }
 
-/// The memory that is available.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     /// The budget with its defaults filled in.
@@ -107,9 +105,6 @@ impl Memory {
     }
 
     /// Plans with long steps; if they do not fit, plans again with short ones, whose error names the smallest budget that would do.
-    ///
-    /// # Errors
-    /// Any error of `plan`.
     pub(super) fn plan<T>(self, mut plan: impl FnMut(Self) -> Result<T>) -> Result<T> {
         match plan(self) {
             Err(Error::Budget { .. }) => plan(Self { longest_step: 0, ..self }),
@@ -123,12 +118,10 @@ impl Memory {
         Budget::default().host(host).device(device.filter(|_| !self.shared))
     }
 
-    /// Returns the memory of a pass and of what results need.
     fn total(reader: &Reader, needs: Needs) -> Needs {
         stream(reader) + blocks(reader) + needs
     }
 
-    /// Returns true if the budget has room for a pass with these needs.
     pub(super) fn fits(&self, reader: &Reader, needs: Needs) -> bool {
         self.budget.fit(&reader.device, Self::total(reader, needs)).is_ok()
     }
@@ -138,8 +131,7 @@ impl Memory {
         self.budget.fit_host(kept_bytes(reader)).is_ok()
     }
 
-    /// Returns the memory that genotypes take in the place where they stay. Each of `members` devices holds a part; one has a copy of another's
-    /// panel at a time.
+    /// Returns the memory of genotypes where they stay. Each of `members` devices holds a part; one has a copy of another's panel, too.
     pub(super) fn kept(reader: &Reader, residency: Residency, members: u64) -> Needs {
         let kept = kept_bytes(reader);
         match residency {
@@ -162,9 +154,6 @@ impl Memory {
     }
 
     /// Divides the budget between what the work needs and what else it can use.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] with the smallest budget that would do.
     pub(super) fn allow(&self, reader: &Reader, needs: Needs, wishes: Wishes) -> Result<Allowance> {
         let rest = self.budget.fit(&reader.device, Self::total(reader, needs))?;
         let Needs { host: mut left, device: free } = rest.left(&reader.device);
@@ -253,7 +242,6 @@ fn kept_bytes(reader: &Reader) -> u64 {
     reader.variants().saturating_mul(reader.held_row_bytes() + size_of::<RowFactors>() as u64)
 }
 
-/// Returns a size as text.
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -291,8 +279,7 @@ fn longest(reader: &Reader, bytes: u64, fits: impl Fn(u64) -> bool) -> u64 {
         .unwrap_or(reader.step_bytes)
 }
 
-/// Returns the bytes of panels whose Gram matrices are added up, if `host` and `device` bytes are
-/// left: longer panels than other passes need, if they fit.
+/// Returns the bytes of panels whose Gram matrices are added up: longer than others, if `host` and `device` bytes are left for them.
 fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> u64 {
     longest(reader, Gram::panel_bytes(&reader.device), |bytes| {
         let (scaling, more) = (scaling_bytes(reader, bytes), longer_panels(reader, bytes));
@@ -300,8 +287,7 @@ fn gram_panel_bytes(reader: &Reader, [host, device]: [u64; 2], shared: bool) -> 
     })
 }
 
-/// Returns the memory of blocks on the device in any pass, and as much again for freed buffers, up
-/// to what the device keeps of them in the host's memory.
+/// Returns the memory of blocks on the device in any pass, and of freed buffers: as much again, up to what the device keeps of them.
 pub(super) fn blocks(reader: &Reader) -> Needs {
     let bytes = block_bytes(reader);
     Needs::device(bytes) + Needs::of_freed(&reader.device, bytes)
@@ -313,7 +299,6 @@ pub(super) struct Allowance {
     /// The place where genotypes stay between passes, and why.
     pub(super) residency: Residency,
     pub(super) reason: String,
-    /// The settings by which the pass reads.
     pub(super) reading: Reading,
     /// The number of rows of the host's panels that are on the device at a time.
     pub(super) host_rows: u64,
@@ -376,7 +361,6 @@ pub(super) mod tests {
         }
     }
 
-    /// Genotypes stay in the same place if chunks are in shards.
     #[test]
     fn shards_change_no_residency() {
         let readers = [false, true].map(|in_shards| reader(Late(long([10_000_000, 50]), in_shards)));

@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-/// Distinct names, and the index of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     numbers: HashMap<Arc<str>, u32>,

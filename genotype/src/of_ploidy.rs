@@ -37,18 +37,12 @@ pub(crate) struct OfPloidy {
 
 impl OfPloidy {
     /// Keeps the calls that fit the ploidy; other calls become missing.
-    ///
-    /// # Errors
-    /// [`Error::Store`] for calls of a type that cannot represent an absent allele.
     pub(crate) fn fitting(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         // Calls of one or two alleles all fit a ploidy of two.
         Self::wrap(array, ploidy, ploidy > 2)
     }
 
     /// Pads calls of at most `ploidy` alleles to that ploidy.
-    ///
-    /// # Errors
-    /// Fails as [`fitting`](Self::fitting) does.
     pub(crate) fn filled(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         Self::wrap(array, ploidy, false)
     }

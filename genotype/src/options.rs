@@ -25,14 +25,6 @@ pub enum Method {
 }
 
 /// Options of [`pca`](crate::pca()).
-///
-/// ```
-/// use teatime::linalg::{Stop, SvdOptions};
-/// use teatime_genotype::{Method, PcaOptions, Scaler};
-/// let svd = SvdOptions::default().stop(Stop::Tolerance(1e-5));
-/// let options = PcaOptions::default().components(20).scaler(Scaler::Binom2).method(Method::Randomized).svd(svd);
-/// assert_eq!(options.components, 20);
-/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PcaOptions {
@@ -72,17 +64,13 @@ teatime::setters! {
 }
 
 impl PcaOptions {
-    /// # Errors
-    /// [`Error::Argument`] for no samples or variants, more components than samples or variants, and filters out of range.
     pub(super) fn check(&self, genotypes: &Genotypes) -> Result<()> {
         check_extents(OP, genotypes)?;
         let (samples, variants) = (genotypes.samples(), genotypes.variants());
         let most = samples.min(variants);
         if self.components as u64 > most {
-            let why = format!(
-                "{}, but {variants} variants of {samples} samples have at most {most}",
-                self.components
-            );
+            let of_most = format_args!("{variants} variants of {samples} samples have at most {most}");
+            let why = format!("{}, but {of_most}", self.components);
             return Err(Error::argument(OP, "components", why));
         }
         self.filter.check(OP)

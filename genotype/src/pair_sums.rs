@@ -20,14 +20,10 @@ use super::{
     totals::VariantTotals,
 };
 
-/// A choice of the sums to compute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PairTerms {
-    /// The rule by which variants are scaled.
     pub(crate) rule: ScaleRule,
-    /// True if [`PairSums::shared`] is computed.
     pub(crate) shared: bool,
-    /// True if [`PairSums::variance`] is computed.
     pub(crate) variance: bool,
 }
 
@@ -54,7 +50,6 @@ pub(crate) struct PairSums {
 }
 
 impl PairSums {
-    /// Returns the number of bytes that the sums hold.
     pub(crate) fn bytes(&self) -> u64 {
         let matrices = [Some(&self.products), self.shared.as_ref(), self.variance.as_ref()];
         matrices.into_iter().flatten().map(|matrix| 8 * matrix.data().len() as u64).sum()
@@ -78,7 +73,6 @@ pub(crate) struct PairAccumulator {
 pub(crate) const PRODUCTS: &str = "products";
 const CALLED: [&str; 2] = ["shared", "variance"];
 
-/// Returns the name of sums in a part.
 pub(crate) fn name(
     what: &str,
     scaler: Scaler,
@@ -91,7 +85,6 @@ pub(crate) fn name(
 }
 
 impl PairAccumulator {
-    /// Creates empty sums.
     pub(crate) fn new(reader: &Reader, wanted: PairTerms) -> Result<Self> {
         let (variants, n, scaler) = (reader.all, reader.samples(), wanted.rule.scaler);
         let device = &reader.device;
@@ -105,7 +98,7 @@ impl PairAccumulator {
             _ => PanelSum::Dense(Box::new(BlockSum::symmetric(device, n)?)),
         };
         let pairs = |wanted: bool, weight| wanted.then(|| CalledPairs::new(reader, weight)).transpose();
-        let variance = Weight::Variance { ploidy: wanted.rule.ploidy };
+        let variance = Weight::Variance(wanted.rule.ploidy);
         Ok(Self {
             wanted,
             products,
@@ -115,7 +108,6 @@ impl PairAccumulator {
         })
     }
 
-    /// Returns the memory that the sums take, with their results.
     pub(crate) fn needs(reader: &Reader, shared: bool, variance: bool) -> Needs {
         let (variants, n, packed) = (reader.variants(), reader.samples(), reader.form.is_packed());
         let matrices = 1 + u64::from(shared) + u64::from(variance);
@@ -141,12 +133,8 @@ impl PairAccumulator {
         let from = rows.start - panel.rows.start;
         let scales = self.count(reader, rows, stats)?;
         if let (PanelSum::Packed(sum), Entries::Packed(packed)) = (&mut self.products, &panel.entries) {
-            sum.add(
-                packed,
-                from,
-                reader.first + rows.start,
-                &scales.iter().map(row_scale).collect::<Vec<_>>(),
-            )?;
+            let scales: Vec<_> = scales.iter().map(row_scale).collect();
+            sum.add(packed, from, reader.first + rows.start, &scales)?;
         }
         for called in self.called.iter_mut().flatten() {
             called.add_rows(panel, from, &scales)?;
@@ -189,7 +177,7 @@ impl PairAccumulator {
             totals.add(stats, &scales, reader.samples());
             scales
         });
-        let variance = Weight::Variance { ploidy: rule.ploidy };
+        let variance = Weight::Variance(rule.ploidy);
         for block in reader.blocks(rows) {
             let scales = &scales[to_usize(block.start - rows.start)..to_usize(block.end - rows.start)];
             self.total_variance += scales.iter().map(|scale| variance.weigh(scale)).sum::<f64>();
@@ -212,10 +200,6 @@ impl PairAccumulator {
     }
 
     /// Replaces the sums with the sums of `part`.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](teatime::Error::Argument) if the part lacks any of the sums,
-    /// [`Error::Shape`](teatime::Error::Shape) if they do not fit; [`Error::OutOfMemory`](teatime::Error::OutOfMemory).
     pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
         let rule = self.wanted.rule;
         let find = |what| part.find(&name(what, rule.scaler, rule.filter));
@@ -228,7 +212,6 @@ impl PairAccumulator {
         Ok(())
     }
 
-    /// Waits for the sums and returns them.
     pub(crate) fn finish(self) -> Result<PairSums> {
         let products = match self.products {
             PanelSum::Packed(sum) => sum.finish()?,
@@ -250,19 +233,16 @@ impl PairAccumulator {
 #[derive(Clone, Copy)]
 enum Weight {
     One,
-    /// The weight k p (1 - p).
-    Variance {
-        ploidy: u64,
-    },
+    /// The weight k p (1 - p), with the ploidy k.
+    Variance(u64),
 }
 
 impl Weight {
-    /// Returns the weight of a variant.
     fn weigh(self, scale: &VariantScale) -> f64 {
         match self {
             _ if !scale.is_kept() => 0.0,
             Self::One => 1.0,
-            Self::Variance { ploidy } => scale.binomial_variance(ploidy),
+            Self::Variance(ploidy) => scale.binomial_variance(ploidy),
         }
     }
 
@@ -282,8 +262,7 @@ struct CalledPairs {
     samples: u64,
     weight: Weight,
     sum: PanelSum<KnownPairs>,
-    /// The total weight of variants that the sum leaves out, which count for every pair: packed
-    /// variants without a missing call, and dense blocks without one.
+    /// The weight of variants that count for every pair, which the sum leaves out: packed ones or dense blocks without a missing call.
     everywhere: f64,
 }
 
@@ -293,7 +272,7 @@ impl CalledPairs {
         let largest = match weight {
             Weight::One => None,
             // The largest k p (1 - p) is at p = ½.
-            Weight::Variance { ploidy } => Some(ploidy as f64 / 4.0),
+            Weight::Variance(ploidy) => Some(ploidy as f64 / 4.0),
         };
         let sum = match reader.form {
             Form::Packed(_) => PanelSum::Packed(KnownPairs::new(&reader.device, samples, variants, largest)?),

@@ -20,9 +20,6 @@ impl<P: IntegerSums> PanelSum<P> {
     }
 
     /// Replaces the sums.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for sums of another kind or number; [`Error::OutOfMemory`].
     pub(crate) fn set_values(&mut self, values: &SumValues) -> Result<()> {
         match (self, values) {
             (Self::Packed(sum), SumValues::Whole { values, unit }) => sum.set_sums(values, *unit),

@@ -106,11 +106,8 @@ impl CohortPart {
             return refuse(format!("the variants {:?} and {:?} {what}", self.rows, other.rows));
         }
         if self.names() != other.names() {
-            return refuse(format!(
-                "wanted differ: one part has {}; the other {}",
-                self.names(),
-                other.names()
-            ));
+            let (names, others) = (self.names(), other.names());
+            return refuse(format!("wanted differ: one part has {names}; the other {others}"));
         }
         for (sums, other) in self.sums.iter_mut().zip(&other.sums) {
             if !sums.values.add(&other.values) {
@@ -129,7 +126,6 @@ impl CohortPart {
         if names.is_empty() { "no sums".into() } else { names.join(", ") }
     }
 
-    /// Returns the number of bytes that the part holds.
     pub(super) fn bytes(&self) -> u64 {
         let of_sums = |sums: &PartSums| match &sums.values {
             SumValues::Whole { values, .. } => size_of_val(&values[..]),
@@ -147,8 +143,6 @@ impl CohortPart {
         format!("{} variants of {} samples, {}", self.variants, self.samples, self.genotypes)
     }
 
-    /// # Errors
-    /// [`Error::Argument`] if there are no sums of that name.
     pub(super) fn find(&self, name: &str) -> Result<&SumValues> {
         let sums = self.sums.iter().find(|sums| sums.name == name);
         let why = || format!("{name} are wanted, and it has {}", self.names());
@@ -187,18 +181,11 @@ impl CohortPart {
         number(&mut out, self.sums.len() as u64);
         for PartSums { name, values } in &self.sums {
             text(&mut out, name);
-            match values {
-                SumValues::Whole { values, unit } => {
-                    number(&mut out, unit.to_bits());
-                    number(&mut out, values.len() as u64);
-                    values.iter().for_each(|value| number(&mut out, value.cast_unsigned()));
-                }
-                SumValues::Real(values) => {
-                    number(&mut out, 0);
-                    number(&mut out, values.len() as u64);
-                    values.iter().for_each(|value| number(&mut out, value.to_bits()));
-                }
-            }
+            let (unit, words): (u64, &[u64]) = match values {
+                SumValues::Whole { values, unit } => (unit.to_bits(), bytemuck::cast_slice(values)),
+                SumValues::Real(values) => (0, bytemuck::cast_slice(values)),
+            };
+            [unit, words.len() as u64].iter().chain(words).for_each(|word| number(&mut out, *word));
         }
         let sum = digest(out.len() as u64, &out);
         number(&mut out, sum);
@@ -241,9 +228,8 @@ impl<'a> Fields<'a> {
         let counts = match self.number()? {
             CODES => {
                 let counts = self.items::<12>(count)?.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes));
-                CountsByVariant::Codes(
-                    counts.map(|counts: [[u8; 4]; 3]| counts.map(u32::from_le_bytes)).collect(),
-                )
+                let counts = counts.map(|counts: [[u8; 4]; 3]| counts.map(u32::from_le_bytes));
+                CountsByVariant::Codes(counts.collect())
             }
             DOSAGES => {
                 let words = self.items::<32>(count)?.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes));
@@ -280,7 +266,6 @@ impl<'a> Fields<'a> {
         String::from_utf8(bytes).ok()
     }
 
-    /// Reads `count` items of `SIZE` bytes.
     fn items<const SIZE: usize>(&mut self, count: u64) -> Option<&'a [[u8; SIZE]]> {
         let bytes = usize::try_from(count).ok()?.checked_mul(SIZE)?;
         let (items, rest) = self.0.split_at_checked(bytes)?;

@@ -87,11 +87,7 @@ pub fn call_ploidies(genotypes: &Genotypes, device: &Device, run: &Run) -> Resul
     Ok(CallPloidies { counts })
 }
 
-/// Makes a value of the calls of each selected variant with `of_row`, in one pass, and gives these values to `take`, in order. They take
-/// `held` bytes on the host.
-///
-/// # Errors
-/// Fails as [`call_ploidies`] does.
+/// Gives `take` a value that `of_row` makes of the calls of each selected variant, in one pass, in order. They take `held` bytes in all.
 pub(super) fn each_row_of_calls<T: Send>(
     op: &'static str,
     genotypes: &Genotypes,

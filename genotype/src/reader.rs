@@ -24,8 +24,7 @@ const UPLOAD_BYTES: u64 = 16 << 20;
 /// The maximum number of elements of a canonical block, unless it has the fewest rows: 64 MiB of f32.
 const BLOCK_ELEMENTS: u64 = 1 << 24;
 
-/// Returns the number of rows over which the device sums in f32. It depends on the number of
-/// samples alone, so that results stay the same to the bit for any chunks, threads and budgets.
+/// Returns the number of rows over which the device sums in f32: by the samples alone, so that chunks, threads and budgets change no bit.
 pub(crate) fn block_rows(samples: u64) -> u64 {
     let rows = (BLOCK_ELEMENTS / samples.max(1)).clamp(256, 4096);
     1 << rows.ilog2()
@@ -47,10 +46,8 @@ pub(crate) struct Reader {
     pub(crate) step_bytes: u64,
 }
 
-/// The settings by which a pass reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// The maximum number of bytes of a panel.
     pub(crate) panel_bytes: u64,
     /// The maximum number of bytes of decoded chunks to hold.
     pub(crate) prefetch: u64,
@@ -65,7 +62,6 @@ pub(crate) struct Read {
     pub(crate) digests: Option<Digests>,
 }
 
-/// A callback that takes a panel, and the sums of each of its rows.
 pub(crate) type CountedSink<'a> = dyn FnMut(Panel, &[Stats]) -> Result<()> + 'a;
 
 fn in_steps(rows: &Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> + use<> {
@@ -78,17 +74,11 @@ pub(crate) type CountedPanel = (Panel, Vec<Stats>);
 
 impl Reader {
     /// Prepares to read `genotypes`; `bounded` is true if dosages above the ploidy are an error.
-    ///
-    /// # Errors
-    /// Fails as [`Plan::of_rows`] does.
     pub(crate) fn new(genotypes: &Genotypes, device: &Device, bounded: bool) -> Result<Self> {
         Self::in_blocks(genotypes, device, bounded, block_rows(genotypes.samples()))
     }
 
     /// Does as [`new`](Self::new), with blocks of the given number of rows.
-    ///
-    /// # Errors
-    /// Fails as [`new`](Self::new) does.
     pub(crate) fn in_blocks(
         genotypes: &Genotypes,
         device: &Device,
@@ -103,9 +93,6 @@ impl Reader {
     }
 
     /// Makes the reader of some of the variants, which start at a canonical block.
-    ///
-    /// # Errors
-    /// Fails as [`new`](Self::new) does.
     pub(crate) fn of_part(&self, rows: &Range<u64>) -> Result<Self> {
         let reader = Self::new(&self.genotypes.part([rows.clone()])?, &self.device, self.bounded)?;
         Ok(Self { first: rows.start, all: self.all, step_bytes: self.step_bytes, ..reader })
@@ -211,9 +198,6 @@ pub(crate) struct Panels<'a> {
 
 impl<'a> Panels<'a> {
     /// Starts a pass with panels of `rows` rows: a multiple of the rows that are uploaded at once.
-    ///
-    /// # Errors
-    /// Fails as [`Blocks::new`] does.
     pub(crate) fn new(reader: &'a Reader, reading: Reading, rows: u64, cancel: &Cancel) -> Result<Self> {
         let blocks =
             Blocks::new(&reader.plan, &reader.device, reading.upload_rows, reading.prefetch, cancel)?;

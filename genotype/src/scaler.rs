@@ -54,13 +54,10 @@ pub(crate) struct VariantScale {
     pub(crate) mean: f64,
     pub(crate) shift: f64,
     pub(crate) scale: f64,
-    /// The number of called samples.
     pub(crate) called: u64,
-    /// The reason why the variant takes no part, if it does not.
     pub(crate) dropped: Option<DropReason>,
 }
 
-/// The settings that determine a variant's scale, together with its sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ScaleRule {
     pub(crate) samples: u64,
@@ -81,7 +78,6 @@ pub(crate) enum DropReason {
 }
 
 impl ScaleRule {
-    /// Makes the rule for a reader's genotypes.
     pub(crate) fn new(reader: &Reader, scaler: Scaler, filter: VariantFilter) -> Self {
         let (samples, ploidy) = (reader.samples(), reader.genotypes.ploidy());
         Self { samples, ploidy, exact: reader.form.is_exact(), scaler, filter }

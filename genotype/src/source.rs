@@ -31,8 +31,7 @@ pub enum GenotypeKind {
         ploidy: u64,
     },
     /// Dosages of non-reference alleles of diploids, 0 to 2: (variants, samples), or (variants, samples, 1) of floating point. Negative
-    /// integers are missing. In floating point, the array's missing value is missing, and so is NaN if [`Genotypes::nan_is_missing`] says
-    /// so.
+    /// integers are missing; in floating point, the array's missing value is, and NaN if [`Genotypes::nan_is_missing`] says so.
     Dosages,
     /// PLINK 1's packed calls of diploids, (variants, bytes): sample 4 b + j at bits 2 j and 2 j + 1 of byte b. A code is 0 for two copies
     /// of A1, the fifth column of the .bim, 1 for a missing call, 2 for one copy of each allele, and 3 for two copies of A2, the sixth.
@@ -62,9 +61,7 @@ pub struct Genotypes {
     columns: Arc<Selection>,
     /// The number of all samples of the stored arrays, which packed calls do not tell.
     stored_samples: u64,
-    /// True if NaN is a missing dosage, not an error.
     pub(crate) nan_is_missing: bool,
-    /// True if dosages are said to be at most 2.
     pub(crate) bounded: bool,
     /// The allele that is counted; if none, all alleles but the reference are.
     allele: Option<u8>,
@@ -217,8 +214,8 @@ impl Genotypes {
     /// use teatime_genotype::Genotypes;
     ///
     /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[3, 2], &[1, 2])?;
-    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-    /// assert_eq!(genotypes.select([0..1, 2..3])?.variants(), 2);
+    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?.select([0..1, 2..3])?.select_samples([1..2])?;
+    /// assert_eq!((genotypes.variants(), genotypes.samples()), (2, 1));
     /// # Ok::<(), teatime::Error>(())
     /// ```
     pub fn select(self, rows: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
@@ -298,9 +295,6 @@ impl Genotypes {
     }
 
     /// Plans passes over the selected rows and samples, in blocks of `rows` rows.
-    ///
-    /// # Errors
-    /// Fails as [`Plan::of_rows`] does.
     pub(crate) fn plan(&self, convert: Arc<dyn Convert>, rows: u64) -> Result<Plan> {
         // A column of packed calls is not a sample.
         let columns = (self.kind != GenotypeKind::Plink).then(|| Arc::clone(&self.columns));
@@ -341,13 +335,10 @@ impl Genotypes {
     }
 }
 
-/// Returns the number of rows of all arrays.
 fn total(arrays: &[Arc<dyn ChunkedArray>]) -> u64 {
     arrays.iter().map(|array| array.shape()[0]).sum()
 }
 
-/// # Errors
-/// [`Error::Argument`] without samples or variants.
 pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<()> {
     let (samples, variants) = (genotypes.samples(), genotypes.variants());
     if samples == 0 || variants == 0 {
@@ -360,8 +351,6 @@ pub(crate) fn check_extents(op: &'static str, genotypes: &Genotypes) -> Result<(
 /// The path of an array of names in a store, its axis, and the names.
 pub(crate) type Names<'a, S> = (&'a str, &'a str, &'a [S]);
 
-/// # Errors
-/// [`Error::Argument`] unless there are `n` names.
 pub(crate) fn check_names(op: &'static str, samples: &[impl AsRef<str>], n: usize) -> Result<()> {
     if samples.len() != n {
         return Err(Error::argument(op, "samples", format_args!("{} names for {n}", samples.len())));

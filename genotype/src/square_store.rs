@@ -13,9 +13,6 @@ use super::source::Names;
 
 /// Writes a store that appears whole: names, each with an array and an axis of its own; a matrix in f64 under its name, with the given axes;
 /// and, if there are any, counts of variants as `shared_variants` in u32. Takes memory for one chunk, at most 8 MB, and its compressed copy.
-///
-/// # Errors
-/// [`Error::Store`](teatime::Error::Store) if `path` exists; [`Error::Io`](teatime::Error::Io).
 pub(crate) fn write_pairs<S: AsRef<str>>(
     path: &Path,
     attributes: &Attributes,
@@ -28,21 +25,12 @@ pub(crate) fn write_pairs<S: AsRef<str>>(
     store.put_matrix(name, axes, matrix.data(), [matrix.rows(), matrix.cols()], |entry| entry)?;
     if let Some(shared) = shared {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of variants")]
-        store.put_matrix(
-            "shared_variants",
-            axes,
-            shared.data(),
-            [shared.rows(), shared.cols()],
-            |count| count as u32,
-        )?;
+        let number = |count: f64| count as u32;
+        store.put_matrix("shared_variants", axes, shared.data(), [shared.rows(), shared.cols()], number)?;
     }
     store.finish()
 }
 
-/// Begins a store with names, which appears once it is finished.
-///
-/// # Errors
-/// Fails as [`write_pairs`] does.
 pub(crate) fn begin<S: AsRef<str>>(
     path: &Path,
     attributes: &Attributes,

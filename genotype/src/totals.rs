@@ -40,7 +40,6 @@ impl VariantTotals {
         }
     }
 
-    /// Adds the totals of other variants.
     pub(crate) fn merge(&mut self, mut other: Self) {
         let counts = self.counts.each().into_iter().zip(other.counts.each());
         counts.for_each(|(own, other)| *own += *other);

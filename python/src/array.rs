@@ -8,9 +8,7 @@ use pyo3::{exceptions::PyTypeError, prelude::*};
 use teatime::{Element, HostValues, Result, Tensor, linalg::Matrix};
 
 /// Returns the elements of an array on the host, in C order, and its shape.
-///
-/// # Errors
-/// `TypeError` for an array that is not in C order or not aligned; the Python functions of the package pass no such array.
+/// Fails with `TypeError` for one that is not in C order or not aligned, which the functions of the package do not pass.
 pub(crate) fn host_parts<'a, T: NumpyElement>(
     array: &'a PyReadonlyArrayDyn<'_, T>,
 ) -> PyResult<(&'a [T], Vec<u64>)> {
@@ -68,10 +66,7 @@ struct Owner {
 }
 
 impl<T: Element + NumpyElement> Read<T> {
-    /// Reads a tensor's elements, waiting for them.
-    ///
-    /// # Errors
-    /// The errors of [`Tensor::into_values`].
+    /// Reads a tensor's elements, waiting for them. Fails as [`Tensor::into_values`] does.
     pub(crate) fn from_tensor(tensor: Tensor<T>) -> Result<Self> {
         let shape = sizes(tensor.shape());
         Ok(Self { values: tensor.into_values()?, shape })

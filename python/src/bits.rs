@@ -9,8 +9,7 @@ use crate::{
     operand::{Array, Given, mapped},
 };
 
-/// # Errors
-/// `ValueError` for a width other than 1, 2 or 4.
+/// Fails with `ValueError` for a width other than 1, 2 or 4.
 fn width(bits: u32) -> PyResult<Width> {
     let width = Width::ALL.into_iter().find(|width| width.bits() == bits);
     width.ok_or_else(|| PyValueError::new_err(format!("`bits` is 1, 2 or 4, not {bits}")))

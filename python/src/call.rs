@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         mpsc::{self, RecvTimeoutError},
     },
     thread::{self, ThreadId},
@@ -20,11 +20,10 @@ use teatime::{Budget, Cancel, Device, Progress, Result, Run, Status, store::Stor
 use crate::{
     context::CurrentContext,
     device::Wanted,
-    errors::{exception, forked},
+    errors::{exception, forked, locked},
 };
 
-/// The time between checks for Ctrl-C, which also report progress. Each takes the interpreter's lock, which other threads may hold for
-/// milliseconds.
+/// The time between checks for Ctrl-C, which also report progress. Each may wait milliseconds for the interpreter's lock.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// The options of a long call.
@@ -39,8 +38,7 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// # Errors
-    /// The errors of [`Wanted::open`].
+    /// Fails as [`Wanted::open`] does.
     pub(crate) fn device(&self, py: Python<'_>) -> PyResult<Device> {
         self.device.open(py)
     }
@@ -54,8 +52,7 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    /// # Errors
-    /// `ValueError` if the text is not a size.
+    /// Fails with `ValueError` if the text is not a size.
     fn bytes(self) -> PyResult<u64> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -66,9 +63,7 @@ impl Size {
 }
 
 /// Does the same as [`call`], on a device whose operations stop at Ctrl-C even if they take no [`Run`].
-///
-/// # Errors
-/// The errors of [`call`].
+/// Fails as [`call`] does.
 pub(crate) fn call_on<T: Send>(
     py: Python<'_>,
     device: &Device,
@@ -79,9 +74,7 @@ pub(crate) fn call_on<T: Send>(
 }
 
 /// Runs `work` without the interpreter's lock.
-///
-/// # Errors
-/// The exception for the error of `work`; the exception that the progress callback or a signal handler raised; `RuntimeError` for a panic.
+/// Fails with the exception of `work`, of the progress callback or of a signal handler; `RuntimeError` for a panic.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
     options: RunOptions,
@@ -92,7 +85,7 @@ pub(crate) fn call<T: Send>(
     let looking = Arc::new(Looking::from_here(py)?);
     let asking = Arc::clone(&looking);
     let cancel = Cancel::asking(move || {
-        let is_due = asking.main == Some(thread::current().id()) && asking.last().elapsed() >= BETWEEN;
+        let is_due = asking.main == Some(thread::current().id()) && locked(&asking.last).elapsed() >= BETWEEN;
         is_due && asking.look(|_| Ok(()))
     });
     let (told, last) = (options.progress.as_ref().map(|callback| callback.clone_ref(py)), Arc::default());
@@ -100,7 +93,7 @@ pub(crate) fn call<T: Send>(
     let memory = Budget::default().host(options.memory.map(Size::bytes).transpose()?);
     let run = Run::default().cancel(cancel).progress(progress).memory(memory);
     let result = py.detach(|| catch_unwind(AssertUnwindSafe(|| work(&run))));
-    if let Some(error) = looking.raised.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(error) = locked(&looking.raised).take() {
         return Err(error);
     }
     match result {
@@ -120,9 +113,7 @@ pub(crate) fn call<T: Send>(
 }
 
 /// Runs `work` on a thread of its own, which is left to itself after Ctrl-C: remote stores may answer late or never.
-///
-/// # Errors
-/// The exception for the error of `work`; the exception that a signal handler raised; `RuntimeError` if `work` panicked.
+/// Fails with the exception of `work` or of a signal handler; `RuntimeError` for a panic.
 pub(crate) fn aside<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -160,8 +151,7 @@ struct Looking {
 }
 
 impl Looking {
-    /// # Errors
-    /// Any exception raised by Python's `threading`.
+    /// Fails with any exception raised by Python's `threading`.
     fn from_here(py: Python<'_>) -> PyResult<Self> {
         let threading = py.import("threading")?;
         let main = threading.call_method0("main_thread")?.getattr("ident")?;
@@ -172,27 +162,21 @@ impl Looking {
 
     /// Checks for signals, then calls `also` with the interpreter's lock. Returns true if a signal handler or `also` raised an exception.
     fn look(&self, also: impl FnOnce(Python<'_>) -> PyResult<()>) -> bool {
-        *self.last() = Instant::now();
+        *locked(&self.last) = Instant::now();
         let Err(error) = Python::attach(|py| py.check_signals().and_then(|()| also(py))) else {
             return false;
         };
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        locked(&self.raised).get_or_insert(error);
         true
-    }
-
-    fn last(&self) -> MutexGuard<'_, Instant> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The last reported status of a call.
 type Last = Mutex<Option<Status>>;
 
-/// Returns the final status to report when a call is done, if it was not yet reported: all passes (fewer may have been needed), or one pass if
-/// nothing was reported.
+/// Returns the final status to report, unless it was: all passes (fewer may have been needed), or one if nothing was reported.
 fn end_of(last: &Last) -> Option<(u32, u32, u64, u64)> {
-    let Some(Status { pass, passes, rows, total, .. }) = *last.lock().unwrap_or_else(PoisonError::into_inner)
-    else {
+    let Some(Status { pass, passes, rows, total, .. }) = *locked(last) else {
         return Some((1, 1, 0, 1));
     };
     (u64::from(pass) * total + rows < u64::from(passes) * total).then_some((passes, passes, 0, total))
@@ -203,8 +187,8 @@ fn progress(callback: Option<Py<PyAny>>, last: Arc<Last>, cancel: Cancel, lookin
     let Some(callback) = callback else { return Progress::default() };
     let told_at = Mutex::new(Instant::now());
     Progress::new(move |status: Status| {
-        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
-        let mut told_at = told_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *locked(&last) = Some(status);
+        let mut told_at = locked(&told_at);
         if told_at.elapsed() < BETWEEN && status.rows < status.total {
             return;
         }

@@ -68,9 +68,7 @@ impl<T: Element> Drop for View<'_, T> {
 
 impl CudaArray {
     /// Converts a tensor on a CUDA device, after waiting until it is filled.
-    ///
-    /// # Errors
-    /// The errors of [`Tensor::cuda_address`] and [`Device::synchronize`].
+    /// Fails as [`Tensor::cuda_address`] and [`Device::synchronize`] do.
     pub(crate) fn from_tensor<T: Element>(tensor: Tensor<T>) -> Result<Self> {
         tensor.device().synchronize()?;
         Ok(Self {
@@ -95,12 +93,10 @@ impl CudaArray {
         Ok(View { tensor, is_on_card: true })
     }
 
-    /// Returns the shape.
     pub(crate) fn extents(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Returns the type of the elements.
     pub(crate) fn element(&self) -> DType {
         self.dtype
     }
@@ -290,8 +286,7 @@ impl CudaArray {
     }
 }
 
-/// # Errors
-/// `ValueError` for an array that is not in C order, given its strides, in units in which an element has `size`.
+/// Fails with `ValueError` for strides, in units in which an element has `size`, that are not those of C order.
 fn check_order(name: &str, shape: &[u64], strides: Option<&[i64]>, size: u64) -> PyResult<()> {
     let mut expected = size;
     let fits = shape.contains(&0)

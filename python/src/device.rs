@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{LazyLock, Mutex, PoisonError},
+    sync::{LazyLock, Mutex},
 };
 
 use pyo3::{prelude::*, types::PyDict};
@@ -10,7 +10,7 @@ use teatime::{Device as Opened, DeviceOptions};
 
 use crate::{
     context::CurrentContext,
-    errors::{exception, forked},
+    errors::{exception, forked, locked},
     timeline::recorded,
 };
 
@@ -130,10 +130,7 @@ impl Default for Wanted {
 
 impl Wanted {
     /// Opens the device, which a timeline records that is entered.
-    ///
-    /// # Errors
-    /// `RuntimeError` if there is no device of that name, or if the process was forked after a device was opened; `TypeError` for a value of
-    /// another type.
+    /// Fails with `RuntimeError` if there is no such device, or as [`forked`] does; `TypeError` for another type.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Opened> {
         let device = match self {
             Self::Device(device) => device.get().opened.clone(),
@@ -154,7 +151,7 @@ fn open(py: Python<'_>, name: Option<String>, threads: Option<usize>) -> PyResul
     forked()?;
     let key = (name, threads);
     let opened = py.detach(|| {
-        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = locked(&OPENED);
         if let Some(device) = opened.get(&key) {
             return Ok(device.clone());
         }

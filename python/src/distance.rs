@@ -1,7 +1,11 @@
 //! Distances of observations.
 
 use numpy::{IntoPyArray, PyArray1, PyArrayDyn};
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    types::{PyBytes, PyTuple},
+};
 use teatime::{
     Device, Element, Error, bytemuck,
     distance::{
@@ -17,9 +21,8 @@ use crate::{
     array::{Pair, matrix, pair, reshaped},
     call::{RunOptions, call, call_on},
     context::OnDevice,
-    errors::exception,
+    errors::{exception, one_of},
     genotype::{Genotypes, Relationships, counts, filter},
-    names::one_of,
     operand::{Array, Given, parts, with_array},
     stored::StoredArray,
 };
@@ -40,9 +43,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// Returns the device of a call, and the metric and the options there.
-    ///
-    /// # Errors
-    /// `ValueError` for unknown names; the errors of [`RunOptions::device`].
+    /// Fails with `ValueError` for unknown names; the errors of [`RunOptions::device`].
     fn on_device(&self, py: Python<'_>, run: &RunOptions) -> PyResult<(Device, Metric, OfDistances)> {
         let device = run.device(py)?;
         let (metric, missing) = (metric(&self.metric, self.p)?, missing(&self.missing)?);
@@ -52,19 +53,13 @@ impl Options {
     }
 }
 
-/// Returns the rule for missing elements with this name.
-///
-/// # Errors
-/// `ValueError` for an unknown name.
+/// Returns the rule for missing elements with this name. Fails with `ValueError` for an unknown name.
 pub(crate) fn missing(name: &str) -> PyResult<Missing> {
     let rules = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
-    one_of("missing", name, rules.map(|rule| (rule.name(), rule)))
+    one_of("missing", name, &rules.map(|rule| (rule.name(), rule)))
 }
 
-/// Returns the metric with this name.
-///
-/// # Errors
-/// `ValueError` for an unknown name.
+/// Returns the metric with this name. Fails with `ValueError` for an unknown name.
 pub(crate) fn metric(name: &str, p: f64) -> PyResult<Metric> {
     let metric = name.parse::<Metric>().map(|metric| metric.with_exponent(p).unwrap_or(metric));
     metric.map_err(|_| {
@@ -73,151 +68,107 @@ pub(crate) fn metric(name: &str, p: f64) -> PyResult<Metric> {
     })
 }
 
-/// Returns the name of the metric that a name and an exponent mean.
-///
-/// # Errors
-/// `ValueError` for an unknown name.
+/// Returns the name of the metric that a name and an exponent mean. Fails as [`metric`] does.
 #[pyfunction]
 pub(crate) fn metric_name(name: &str, p: f64) -> PyResult<&'static str> {
     Ok(metric(name, p)?.name())
 }
 
-/// The result of a call on the tensors of x and of y, if there is a y, which has the same type.
+/// The observations of a call: a stored array, or one in memory.
+#[derive(FromPyObject)]
+pub(crate) enum Observations<'py> {
+    Stored(Bound<'py, StoredArray>),
+    Here(Array<'py>),
+}
+
+/// The result of a call on the tensors of x and of y, if there is a y, which has the same type; or of the second call, on stored arrays.
 macro_rules! with_operands {
-    ($py:expr, $device:expr, $options:expr, [$x:ident, $y:ident], |$a:ident, $b:ident, $run:ident| $body:expr) => {
-        with_array!($x, x => {
-            let y = of_type($y)?;
-            let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
-            call_on($py, $device, $options, |device, $run| {
-                let $a = x.view(device)?;
-                let $b = y.as_ref().map(|y| y.view(device)).transpose()?;
-                $body
-            })
-        })
+    (
+        ($py:expr, $device:expr, $options:expr), [$x:ident, $y:ident] =>
+        |$a:ident, $b:ident, $run:ident| $here:expr,
+        |$c:ident, $d:ident, $on:ident, $runs:ident| $stored:expr
+    ) => {
+        match $x {
+            Observations::Here(x) => with_array!(x, x => {
+                let y = of_type($y)?;
+                let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
+                call_on($py, $device, $options, |device, $run| {
+                    let (x, y) = (x.view(device)?, y.as_ref().map(|y| y.view(device)).transpose()?);
+                    let ($a, $b) = (&*x, y.as_deref());
+                    $here
+                })
+            }),
+            Observations::Stored(x) => {
+                let y = $y.map(|y| y.cast_into::<StoredArray>()).transpose()?;
+                let ($c, $d) = (&x.get().array, y.as_ref().map(|y| &y.get().array));
+                call_on($py, $device, $options, |$on, $runs| $stored)
+            }
+        }
     };
 }
 
-/// Computes the distances of x from itself or from y, which has the same type.
+/// Computes the distances of x from itself or from y. Of arrays in memory, shared features are counted if `counted`.
 #[pyfunction]
 pub(crate) fn pairwise<'py>(
     py: Python<'py>,
-    x: Array<'py>,
+    x: Observations<'py>,
     y: Option<Bound<'py, PyAny>>,
     options: Options,
     counted: bool,
     run: RunOptions,
 ) -> PyResult<Pair<'py>> {
     let (device, metric, options) = options.on_device(py, &run)?;
-    let (distances, shared) = with_operands!(py, &device, run, [x, y], |x, y, run| {
-        if counted {
-            let pairs = teatime::distance::pairwise_counted(&x, y.as_deref(), metric, &options, run)?;
-            return Ok((pairs.distances, pairs.shared));
+    let (distances, shared) = with_operands!((py, &device, run), [x, y] =>
+        |x, y, run| {
+            if counted {
+                let pairs = teatime::distance::pairwise_counted(x, y, metric, &options, run)?;
+                return Ok((pairs.distances, pairs.shared));
+            }
+            Ok((teatime::distance::pairwise(x, y, metric, &options, run)?, None))
+        },
+        |x, y, device, run| {
+            let pairs = pairwise_stored(x, y, metric, &options, device, run)?;
+            Ok((pairs.distances, pairs.shared))
         }
-        Ok((teatime::distance::pairwise(&x, y.as_deref(), metric, &options, run)?, None))
-    })?;
+    )?;
     pair(py, distances, shared)
 }
 
-/// Computes the distances of the observations of a stored array from each other or from those of another.
-#[pyfunction]
-pub(crate) fn stored_pairwise<'py>(
-    py: Python<'py>,
-    x: &StoredArray,
-    y: Option<&StoredArray>,
-    options: Options,
-    run: RunOptions,
-) -> PyResult<Pair<'py>> {
-    let (device, metric, options) = options.on_device(py, &run)?;
-    let y = y.map(|y| &y.array);
-    let pairs =
-        call_on(py, &device, run, |device, run| pairwise_stored(&x.array, y, metric, &options, device, run))?;
-    pair(py, pairs.distances, pairs.shared)
-}
-
-/// The indices of the nearest of each observation, and their distances: (m, k) each.
-type Nearest<'py> = (Bound<'py, PyArrayDyn<u64>>, Bound<'py, PyArrayDyn<f64>>);
-
-fn nearest(py: Python<'_>, Neighbors { indices, distances, .. }: Neighbors) -> PyResult<Nearest<'_>> {
-    let shape = [distances.rows(), distances.cols()];
-    Ok((reshaped(indices.into_pyarray(py), &shape)?, matrix(py, distances)?))
-}
-
-/// Returns the `k` nearest of x, or of y, which has the same type, for each observation of x.
+/// Returns the indices of the `k` nearest of x, or of y, for each observation of x, and their distances: (m, k) each.
 #[pyfunction]
 pub(crate) fn neighbors<'py>(
     py: Python<'py>,
-    x: Array<'py>,
+    x: Observations<'py>,
     y: Option<Bound<'py, PyAny>>,
     k: usize,
     options: Options,
     run: RunOptions,
-) -> PyResult<Nearest<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let (device, metric, options) = options.on_device(py, &run)?;
-    let neighbors = with_operands!(py, &device, run, [x, y], |x, y, run| {
-        teatime::distance::neighbors(&x, y.as_deref(), k, metric, &options, run)
-    })?;
-    nearest(py, neighbors)
+    let Neighbors { indices, distances, .. } = with_operands!((py, &device, run), [x, y] =>
+        |x, y, run| teatime::distance::neighbors(x, y, k, metric, &options, run),
+        |x, y, device, run| Ok(neighbors_stored(x, y, k, metric, &options, device, run)?.nearest)
+    )?;
+    let shape = [distances.rows(), distances.cols()];
+    (reshaped(indices.into_pyarray(py), &shape)?, matrix(py, distances)?).into_pyobject(py)
 }
 
-/// Does the same as [`neighbors`] for stored arrays.
-#[pyfunction]
-pub(crate) fn stored_neighbors<'py>(
-    py: Python<'py>,
-    x: &StoredArray,
-    y: Option<&StoredArray>,
-    k: usize,
-    options: Options,
-    run: RunOptions,
-) -> PyResult<Nearest<'py>> {
-    let (device, metric, options) = options.on_device(py, &run)?;
-    let y = y.map(|y| &y.array);
-    let neighbors = call_on(py, &device, run, |device, run| {
-        neighbors_stored(&x.array, y, k, metric, &options, device, run)
-    })?;
-    nearest(py, neighbors.nearest)
-}
-
-/// The offsets of the neighbors of each observation, their indices and their distances.
-type Within<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<f64>>);
-
-fn within<'py>(py: Python<'py>, neighbors: RadiusNeighbors) -> Within<'py> {
-    let RadiusNeighbors { offsets, indices, distances, .. } = neighbors;
-    (offsets.into_pyarray(py), indices.into_pyarray(py), distances.into_pyarray(py))
-}
-
-/// Returns the observations of x, or of y, which has the same type, within a radius of each observation of x.
+/// Returns the observations of x, or of y, within a radius of each observation of x: their offsets, indices and distances.
 #[pyfunction]
 pub(crate) fn radius_neighbors<'py>(
     py: Python<'py>,
-    x: Array<'py>,
+    x: Observations<'py>,
     y: Option<Bound<'py, PyAny>>,
     radius: f64,
     options: Options,
     run: RunOptions,
-) -> PyResult<Within<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let (device, metric, options) = options.on_device(py, &run)?;
-    let neighbors = with_operands!(py, &device, run, [x, y], |x, y, run| {
-        teatime::distance::radius_neighbors(&x, y.as_deref(), radius, metric, &options, run)
-    })?;
-    Ok(within(py, neighbors))
-}
-
-/// Does the same as [`radius_neighbors`] for stored arrays.
-#[pyfunction]
-pub(crate) fn stored_radius_neighbors<'py>(
-    py: Python<'py>,
-    x: &StoredArray,
-    y: Option<&StoredArray>,
-    radius: f64,
-    options: Options,
-    run: RunOptions,
-) -> PyResult<Within<'py>> {
-    let (device, metric, options) = options.on_device(py, &run)?;
-    let y = y.map(|y| &y.array);
-    let neighbors = call_on(py, &device, run, |device, run| {
-        radius_neighbors_stored(&x.array, y, radius, metric, &options, device, run)
-    })?;
-    Ok(within(py, neighbors.within))
+    let RadiusNeighbors { offsets, indices, distances, .. } = with_operands!((py, &device, run), [x, y] =>
+        |x, y, run| teatime::distance::radius_neighbors(x, y, radius, metric, &options, run),
+        |x, y, device, run| Ok(radius_neighbors_stored(x, y, radius, metric, &options, device, run)?.within)
+    )?;
+    (offsets.into_pyarray(py), indices.into_pyarray(py), distances.into_pyarray(py)).into_pyobject(py)
 }
 
 /// Extracts another operand, which has to have the first one's type.
@@ -250,11 +201,8 @@ pub(crate) fn condensed<'py>(
 #[derive(Debug)]
 pub(crate) struct DistanceSums(PartialSums);
 
-/// The rows of scipy's linkage, four numbers each, and the tree as Newick.
-type Clusters<'py> = (Bound<'py, PyArrayDyn<f64>>, String);
-
-/// Returns the parts of a tree of samples with these names, or else of their numbers.
-fn clusters<'py>(py: Python<'py>, tree: &Tree, names: Option<Vec<String>>) -> PyResult<Clusters<'py>> {
+/// Returns the rows of scipy's linkage, four numbers each, and the tree as Newick, of samples with these names or else their numbers.
+fn clusters<'py>(py: Python<'py>, tree: &Tree, names: Option<Vec<String>>) -> PyResult<Bound<'py, PyTuple>> {
     let names = names.unwrap_or_else(|| (0..=tree.merges.len()).map(|sample| sample.to_string()).collect());
     #[allow(clippy::cast_precision_loss, reason = "numbers of samples, as scipy has them")]
     let row = |&Merge { clusters: [one, other], height, samples }: &Merge| {
@@ -262,39 +210,19 @@ fn clusters<'py>(py: Python<'py>, tree: &Tree, names: Option<Vec<String>>) -> Py
     };
     let rows = tree.merges.iter().flat_map(row).collect::<Vec<_>>();
     let newick = tree.newick(&names, |length| length.to_string()).map_err(exception)?;
-    Ok((reshaped(rows.into_pyarray(py), &[tree.merges.len(), 4])?, newick))
-}
-
-/// Returns the linkage with this name.
-///
-/// # Errors
-/// `ValueError` for an unknown name.
-fn linkage(name: &str) -> PyResult<Linkage> {
-    let linkage = Linkage::ALL.iter().copied().find(|linkage| linkage.name() == name);
-    linkage.ok_or_else(|| {
-        let names = Linkage::ALL.iter().map(|linkage| linkage.name()).collect::<Vec<_>>().join(", ");
-        PyValueError::new_err(format!("`tree` is one of {names}, not {name:?}"))
-    })
+    (reshaped(rows.into_pyarray(py), &[tree.merges.len(), 4])?, newick).into_pyobject(py)
 }
 
 /// Computes the distances of the samples. Also returns the numbers of variants called in both, how many variants took part, how many of these
 /// have more than two alleles, whether the alternate alleles of these count as one, and the tree if one is asked for.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
 pub(crate) fn distances<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
-    metric: &str,
-    p: f64,
-    missing: Option<&str>,
-    merge_alleles: bool,
-    tree: Option<&str>,
-    filters: (f64, f64),
+    options: SamplesOptions,
     run: RunOptions,
-) -> PyResult<(Relationships<'py>, u64, bool, Option<Clusters<'py>>)> {
-    let tree = tree.map(linkage).transpose()?;
-    let options = samples_options(metric, p, missing, filters)?.merge_alleles(merge_alleles).tree(tree);
-    let device = run.device(py)?;
+) -> PyResult<(Relationships<'py>, u64, bool, Option<Bound<'py, PyTuple>>)> {
+    let (options, device) = (options.distance_options()?, run.device(py)?);
     let distances = call_on(py, &device, run, |device, run| {
         teatime_genotype::distances(&genotypes.genotypes, device, &options, run)
     })?;
@@ -304,23 +232,33 @@ pub(crate) fn distances<'py>(
     Ok(((matrix, shared, counts(py, &facts.counts)?), facts.multiallelic, facts.merged, tree))
 }
 
-/// Returns the options of distances of samples with these names, and the least frequency and the largest share of missing calls of a variant.
-///
-/// # Errors
-/// `ValueError` for unknown names.
-pub(crate) fn samples_options(
-    metric: &str,
+/// The options of distances of samples, as Python passes them.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct SamplesOptions {
+    metric: String,
     p: f64,
-    missing: Option<&str>,
-    filters: (f64, f64),
-) -> PyResult<OfSamples> {
-    let metric = match metric {
-        "ibs" => SampleMetric::Ibs,
-        "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
-        name => SampleMetric::Of(self::metric(name, p)?),
-    };
-    let missing = missing.map(self::missing).transpose()?;
-    Ok(OfSamples::default().metric(metric).missing(missing).filter(filter(filters.0, filters.1)))
+    missing: Option<String>,
+    merge_alleles: bool,
+    tree: Option<String>,
+    min_maf: f64,
+    max_missing: f64,
+}
+
+impl SamplesOptions {
+    /// Fails with `ValueError` for unknown names.
+    pub(crate) fn distance_options(&self) -> PyResult<OfSamples> {
+        let linkages = Linkage::ALL.iter().map(|linkage| (linkage.name(), *linkage)).collect::<Vec<_>>();
+        let tree = self.tree.as_deref().map(|name| one_of("tree", name, &linkages)).transpose()?;
+        let metric = match &*self.metric {
+            "ibs" => SampleMetric::Ibs,
+            "ibs-of-alleles" => SampleMetric::IbsOfAlleles,
+            name => SampleMetric::Of(metric(name, self.p)?),
+        };
+        let missing = self.missing.as_deref().map(missing).transpose()?;
+        let options = OfSamples::default().metric(metric).missing(missing).tree(tree);
+        Ok(options.merge_alleles(self.merge_alleles).filter(filter(self.min_maf, self.max_missing)))
+    }
 }
 
 /// The pickled fields of [`DistanceSums`]: metric, exponent, rule for missing elements, whether negative ones are missing; undefined x and y;

@@ -123,10 +123,7 @@ struct Exported {
     _keeps: Py<PyAny>,
 }
 
-/// Creates a capsule with an array, whose memory `keeps` owns.
-///
-/// # Errors
-/// Any exception that Python raises.
+/// Creates a capsule with an array, whose memory `keeps` owns. Fails with any exception that Python raises.
 #[allow(clippy::cast_possible_truncation, reason = "an array has few axes")]
 pub(crate) fn capsule<'py>(
     py: Python<'py>,
@@ -189,10 +186,8 @@ unsafe impl Sync for Taken {}
 
 impl Taken {
     /// Takes the capsule of an array's `__dlpack__`, which has to be in a CUDA GPU's memory.
-    ///
-    /// # Errors
-    /// The exceptions of the call; `BufferError` for a result that is not a fresh capsule; `TypeError` for other element types, or for memory
-    /// elsewhere. `name` is the argument's name for messages.
+    /// Fails with the exceptions of the call; `BufferError` for a result that is not a fresh capsule; `TypeError` for
+    /// other element types, or for memory elsewhere. `name` is the argument's name for messages.
     pub(crate) fn from_array(array: &Bound<'_, PyAny>, name: &str) -> PyResult<(Self, Description)> {
         let py = array.py();
         // The array has to be ready for use on the default stream.

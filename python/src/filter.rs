@@ -9,7 +9,7 @@ use teatime::{
 
 use crate::{
     call::RunOptions,
-    names::either,
+    errors::either,
     operand::{Array, Given, mapped, with_array},
 };
 
@@ -31,8 +31,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// # Errors
-    /// `ValueError` for unknown names.
+    /// Fails with `ValueError` for unknown names.
     pub(crate) fn on(self, device: &Device) -> PyResult<(PerAxis<f64>, GaussianOptions)> {
         let mode = |name: &String| match &**name {
             "reflect" | "grid-mirror" => Ok(Mode::Reflect),
@@ -46,7 +45,7 @@ impl Options {
         };
         let modes = self.mode.iter().map(mode).collect::<PyResult<Vec<_>>>()?;
         let rounding =
-            either("rounding", &self.rounding, [("once", Rounding::Once), ("scipy", Rounding::Scipy)])?;
+            either("rounding", &self.rounding, &[("once", Rounding::Once), ("scipy", Rounding::Scipy)])?;
         let mut options = GaussianOptions::default()
             .axes(self.axes)
             .order(self.order)
@@ -101,7 +100,7 @@ pub(crate) fn gaussian<'py>(
         ("gradient_magnitude", Kind::GradientMagnitude),
     ];
     let (sigma, options) = options.on(&device)?;
-    let filter = Filter(either("kind", kind, kinds)?, sigma, options);
+    let filter = Filter(either("kind", kind, &kinds)?, sigma, options);
     with_array!(x, x => gaussian_of(py, x, filter, out, &device, run))
 }
 

@@ -21,13 +21,12 @@ use teatime_genotype::{
 use crate::{
     array::{matrix, pair},
     call::{self, RunOptions, aside, call_on},
-    errors::exception,
+    errors::{either, exception, one_of},
     linalg,
     lists::{Absent, Lists, Samples, on_contigs},
     loadings::Table,
-    names::{either, one_of},
     operand::{Array, with_array},
-    rows::{Rows, range},
+    stored::{Rows, range},
 };
 
 /// Returns the number of variants of which each part's start is a multiple.
@@ -215,9 +214,9 @@ pub(crate) struct OfPca {
 impl OfPca {
     pub(crate) fn pca_options(self) -> PyResult<PcaOptions> {
         let scalers = [Scaler::Patterson, Scaler::Binom2, Scaler::Standard, Scaler::Center, Scaler::None];
-        let scaler = one_of("scaler", &self.scaler, scalers.map(|scaler| (scaler.name(), scaler)))?;
+        let scaler = one_of("scaler", &self.scaler, &scalers.map(|scaler| (scaler.name(), scaler)))?;
         let methods = [("auto", Method::Auto), ("exact", Method::Exact), ("randomized", Method::Randomized)];
-        let method = either("method", &self.method, methods)?;
+        let method = either("method", &self.method, &methods)?;
         let options = PcaOptions::default().components(self.n_components).scaler(scaler).method(method);
         Ok(options.filter(filter(self.min_maf, self.max_missing)).svd(self.svd.svd_options()?))
     }
@@ -241,9 +240,9 @@ pub(crate) struct OfGrm {
 impl OfGrm {
     fn grm_options(&self) -> PyResult<GrmOptions> {
         let methods = [GrmMethod::Gcta, GrmMethod::VanRaden1].map(|method| (method.name(), method));
-        let method = either("method", &self.method, methods)?;
+        let method = either("method", &self.method, &methods)?;
         let rules = [MissingCalls::Pairwise, MissingCalls::Mean].map(|rule| (rule.name(), rule));
-        let missing = either("missing", &self.missing, rules)?;
+        let missing = either("missing", &self.missing, &rules)?;
         let options = GrmOptions::default().method(method).missing(missing);
         Ok(options.filter(filter(self.min_maf, self.max_missing)))
     }
@@ -392,12 +391,6 @@ impl Part {
     /// Merges two parts, whose variants have to be adjacent.
     fn merge(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         py.detach(|| self.0.clone().merge(other.0.clone())).map(Self).map_err(exception)
-    }
-
-    /// The range of the part's variants.
-    #[getter]
-    fn rows(&self) -> (u64, u64) {
-        (self.0.rows.start, self.0.rows.end)
     }
 
     /// Returns the number of bytes that the part takes, by which dask decides where tasks run.

@@ -20,13 +20,10 @@ mod lists;
 mod loaded;
 mod loadings;
 mod matching;
-mod names;
 mod operand;
 mod overlap;
-mod rows;
 mod stored;
 mod timeline;
-mod written;
 
 use pyo3::prelude::*;
 
@@ -41,7 +38,7 @@ mod _teatime {
         device::{Device, devices},
         distance::{
             DistanceBands, DistanceSums, condensed, distances, metric_name, neighbors, pairwise,
-            radius_neighbors, stored_neighbors, stored_pairwise, stored_radius_neighbors,
+            radius_neighbors,
         },
         filter::{denoise_tv, gaussian},
         genotype::{Genotypes, Part, check, grm, part_step, pca},
@@ -53,7 +50,6 @@ mod _teatime {
         panic,
         stored::StoredArray,
         timeline::Timeline,
-        written::{write_denoise_tv, write_gaussian},
     };
 
     #[pymodule_export]

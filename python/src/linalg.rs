@@ -1,9 +1,13 @@
 //! Singular value decompositions.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use numpy::{IntoPyArray, PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
+use numpy::{IntoPyArray, PyArrayDyn, PyReadonlyArrayDyn};
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
 use teatime::{
     Error, Status,
     linalg::{LinearMap, Matrix, Pass, RightSvd, SignRule, Stop, SvdOptions, SvdSteps, transpose},
@@ -14,8 +18,7 @@ use teatime::{
 use crate::{
     array::{host_parts, matrix, sizes},
     call::{RunOptions, call, call_on},
-    errors::exception,
-    names::either,
+    errors::{either, exception, locked},
     operand::{Floats, Given, parts, with_array},
     stored::StoredArray,
 };
@@ -33,8 +36,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// # Errors
-    /// `ValueError` for an unknown rule of signs.
+    /// Fails with `ValueError` for an unknown rule of signs.
     pub(crate) fn svd_options(self) -> PyResult<SvdOptions> {
         let signs = [
             ("stable", SignRule::Stable),
@@ -43,19 +45,16 @@ impl Options {
             ("v", SignRule::MaxAbsV),
             ("none", SignRule::None),
         ];
-        let sign = either("signs", &self.signs, signs)?;
+        let sign = either("signs", &self.signs, &signs)?;
         let stop = self.n_iter.map_or(Stop::Tolerance(self.tol), Stop::PowerIterations);
         let options = SvdOptions::default().stop(stop).max_passes(self.max_passes).seed(self.seed);
         Ok(options.sign(sign).oversamples(self.n_oversamples))
     }
 }
 
-/// Left vectors, singular values and right vectors.
-type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyArray1<f64>>, Bound<'py, PyAny>);
-
 /// Returns U (m, r), the singular values, and Vᵀ (r, n).
 #[pyfunction]
-pub(crate) fn svd<'py>(py: Python<'py>, a: Floats<'py>, run: RunOptions) -> PyResult<Found<'py>> {
+pub(crate) fn svd<'py>(py: Python<'py>, a: Floats<'py>, run: RunOptions) -> PyResult<Bound<'py, PyTuple>> {
     let device = run.device(py)?;
     with_array!(Floats a, a => {
         let a = parts(a)?;
@@ -64,19 +63,9 @@ pub(crate) fn svd<'py>(py: Python<'py>, a: Floats<'py>, run: RunOptions) -> PyRe
             let decomposition = teatime::linalg::svd(&a)?;
             Ok((a.result(decomposition.u)?, decomposition.s, a.result(transpose(&decomposition.v)?)?))
         })?;
-        Ok((u.array(py)?, s.into_pyarray(py), v.array(py)?))
+        (u.array(py)?, s.into_pyarray(py), v.array(py)?).into_pyobject(py)
     })
 }
-
-/// The results of [`truncated_svd`].
-type Truncated<'py> = (
-    Bound<'py, PyAny>,
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyAny>,
-    Bound<'py, PyArray1<f64>>,
-    Vec<bool>,
-    u32,
-);
 
 /// Returns U (m, k), the values, Vᵀ (k, n), the residuals, whether each component converged, and the passes. If `transposed`, the signs are
 /// those for `aᵀ`.
@@ -88,7 +77,7 @@ pub(crate) fn truncated_svd<'py>(
     options: Options,
     transposed: bool,
     run: RunOptions,
-) -> PyResult<Truncated<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let (device, options) = (run.device(py)?, options.svd_options()?);
     let unsigned = options.sign(SignRule::None);
     with_array!(Floats a, a => {
@@ -102,13 +91,9 @@ pub(crate) fn truncated_svd<'py>(
             Ok((a.result(decomposition.u)?, v, (decomposition.s, residuals, converged, decomposition.passes)))
         })?;
         let (s, residuals) = (s.into_pyarray(py), residuals.into_pyarray(py));
-        Ok((u.array(py)?, s, v.array(py)?, residuals, converged, passes))
+        (u.array(py)?, s, v.array(py)?, residuals, converged, passes).into_pyobject(py)
     })
 }
-
-/// The results of [`stored_svd`]: U, the values, Vᵀ, and what the dict has besides.
-type StoredFound<'py> =
-    (Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyDict>);
 
 /// Returns U (m, k), the values, and Vᵀ (k, n) of a stored matrix, whose columns are centred if `center`; and in a dict the residuals, whether
 /// each component converged, the mean and variance of each column, and the sum of the squares of all elements. Without `narrow`, f64 is
@@ -122,7 +107,7 @@ pub(crate) fn stored_svd<'py>(
     center: bool,
     narrow: Option<bool>,
     run: RunOptions,
-) -> PyResult<StoredFound<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let (device, svd) = (run.device(py)?, options.svd_options()?);
     let options = StoredSvdOptions::default()
         .center(if center { Center::Columns } else { Center::None })
@@ -148,7 +133,7 @@ pub(crate) fn stored_svd<'py>(
     more.set_item("means", svd.means.into_pyarray(py))?;
     more.set_item("variances", svd.variances.into_pyarray(py))?;
     more.set_item("total", svd.total)?;
-    Ok((matrix(py, u)?, svd.s.into_pyarray(py), matrix(py, v)?, more))
+    (matrix(py, u)?, svd.s.into_pyarray(py), matrix(py, v)?, more).into_pyobject(py)
 }
 
 /// Returns `Aᵀ (A X)`. The results of blocks of rows add up to the result of the whole matrix.
@@ -168,10 +153,7 @@ pub(crate) fn normal_product<'py>(
     matrix(py, product)
 }
 
-/// Converts an array (rows, columns) to a matrix.
-///
-/// # Errors
-/// `ValueError` unless the array has two axes.
+/// Converts an array (rows, columns) to a matrix. Fails with `ValueError` unless the array has two axes.
 pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     let (values, shape) = host_parts(x)?;
     let &[rows, cols] = &sizes(&shape)[..] else {
@@ -180,12 +162,8 @@ pub(crate) fn as_matrix(x: &PyReadonlyArrayDyn<'_, f64>) -> PyResult<Matrix> {
     Matrix::from_vec(values.to_vec(), rows, cols).map_err(exception)
 }
 
-/// The values, V (n, k), the residuals, and whether each converged.
-type Results<'py> =
-    (Bound<'py, PyArray1<f64>>, Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<f64>>, Vec<bool>);
-
-/// The X (n, columns) that an iteration wants next, or its results.
-type Step<'py> = (Option<Bound<'py, PyArrayDyn<f64>>>, Option<Results<'py>>);
+/// The X (n, columns) that an iteration wants next, or its [`results`].
+type Step<'py> = (Option<Bound<'py, PyArrayDyn<f64>>>, Option<Bound<'py, PyTuple>>);
 
 /// The iteration of the randomized decomposition of a matrix (m, n). The caller computes the products with the matrix.
 #[pyclass(module = "teatime._teatime", frozen)]
@@ -228,11 +206,11 @@ impl Iteration {
         run: RunOptions,
     ) -> PyResult<Step<'py>> {
         // The lock is released before the match: an arm takes it again.
-        let taken = self.reached().take();
+        let taken = locked(&self.reached).take();
         let reached = match taken {
             Some(Reached::Components(products, svd)) if products <= made.len() => {
                 let results = results(py, svd.clone())?;
-                *self.reached() = Some(Reached::Components(products, svd));
+                *locked(&self.reached) = Some(Reached::Components(products, svd));
                 return Ok((None, Some(results)));
             }
             Some(Reached::Steps(steps)) if steps.given() as usize <= made.len() => Some(*steps),
@@ -253,7 +231,7 @@ impl Iteration {
             let svd = asked.is_none().then(|| steps.components()).transpose()?;
             Ok((steps, asked, svd))
         })?;
-        *self.reached() = Some(match &svd {
+        *locked(&self.reached) = Some(match &svd {
             Some(svd) => Reached::Components(steps.given() as usize, svd.clone()),
             None => Reached::Steps(Box::new(steps)),
         });
@@ -262,14 +240,8 @@ impl Iteration {
     }
 }
 
-/// Makes arrays of the results.
-fn results(py: Python<'_>, svd: RightSvd) -> PyResult<Results<'_>> {
+/// Returns the values, V (n, k), the residuals, and whether each converged.
+fn results(py: Python<'_>, svd: RightSvd) -> PyResult<Bound<'_, PyTuple>> {
     let residuals = svd.residuals.into_pyarray(py);
-    Ok((svd.s.into_pyarray(py), matrix(py, svd.v)?, residuals, svd.converged))
-}
-
-impl Iteration {
-    fn reached(&self) -> MutexGuard<'_, Option<Reached>> {
-        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    (svd.s.into_pyarray(py), matrix(py, svd.v)?, residuals, svd.converged).into_pyobject(py)
 }

@@ -63,9 +63,7 @@ pub(crate) type Absent = (&'static str, u64, u64);
 
 impl Lists {
     /// Takes the samples and variants that the lists leave, of the selected ones. Returns the genotypes, and the lists with ids that nothing has.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for genotypes without names, and if nothing is left; fails as reading and finding lists does.
+    /// Fails with [`Error::Argument`] for genotypes without names, and if nothing is left; fails as reading lists does.
     pub(crate) fn choose(
         self,
         mut genotypes: Genotypes,
@@ -105,10 +103,8 @@ impl Lists {
 
 /// Takes the variants on the contigs of a list, or with no list on the autosomes, of which there are `count` if that is given. Returns the
 /// listed names that no variant is on.
-///
-/// # Errors
-/// [`Error::Argument`] for genotypes without names, a text that is no list, a `count` that is not 1 to 95, and if no variant is left; fails
-/// as [`ContigRuns::read`] does.
+/// Fails with [`Error::Argument`] for genotypes without names, a text that is no list, a `count` that is not 1 to 95,
+/// and if no variant is left; fails as [`ContigRuns::read`] does.
 pub(crate) fn on_contigs(
     genotypes: Genotypes,
     source: Option<&dyn VariantSource>,
@@ -151,10 +147,7 @@ fn unnamed(name: &'static str, what: &str) -> Error {
     )
 }
 
-/// Returns what a list leaves of `among`.
-///
-/// # Errors
-/// [`Error::Argument`] if that is nothing.
+/// Returns what a list leaves of `among`. Fails with [`Error::Argument`] if that is nothing.
 fn left(
     name: &'static str,
     what: &str,

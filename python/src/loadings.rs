@@ -20,9 +20,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// Computes the loadings on components of the same genotypes, and reads the names of their variants from `source`.
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`]; fails as [`Cohort::loadings`] and [`VariantReader::get`] do.
+    /// Fails with [`Error::OutOfHostMemory`]; fails as [`Cohort::loadings`] and [`VariantReader::get`] do.
     pub(crate) fn new(
         cohort: &Cohort,
         pca: &Pca,
@@ -71,10 +69,7 @@ impl Table {
     }
 }
 
-/// Returns an empty vector with room for `count` numbers.
-///
-/// # Errors
-/// [`Error::OutOfHostMemory`].
+/// Returns an empty vector with room for `count` numbers. Fails with [`Error::OutOfHostMemory`].
 fn room<T>(count: usize) -> Result<Vec<T>> {
     let (mut numbers, requested) = (Vec::new(), count.saturating_mul(size_of::<T>()) as u64);
     let reserved = numbers.try_reserve_exact(count);

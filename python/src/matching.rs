@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use numpy::{IntoPyArray, PyArray1, PyArrayDyn};
+use numpy::IntoPyArray;
 use pyo3::{
     prelude::*,
-    types::{IntoPyDict, PyDict},
+    types::{IntoPyDict, PyDict, PyTuple},
 };
 use teatime::{Device, Error, Result, Run};
 use teatime_genotype::{
@@ -16,30 +16,25 @@ use teatime_genotype::{
 use crate::{
     array::{matrix, pair},
     call::{RunOptions, call_on},
-    distance::samples_options,
-    errors::exception,
+    distance::SamplesOptions,
+    errors::{either, exception},
     genotype::{Genotypes, OfPca, Relationships, components, counts},
-    names::either,
 };
 
 /// Returns the property to match variants by that has this name.
 fn by(name: &str) -> PyResult<MatchBy> {
-    either("match", name, [MatchBy::Position, MatchBy::Id].map(|by| (by.name(), by)))
+    either("match", name, &[MatchBy::Position, MatchBy::Id].map(|by| (by.name(), by)))
 }
 
 /// Returns the source of the variants of `genotypes`, the argument `name`.
-///
-/// # Errors
-/// [`Error::Argument`] for an array, whose variants have no names.
+/// Fails with [`Error::Argument`] for an array, whose variants have no names.
 fn source(genotypes: &Genotypes, name: &'static str) -> Result<Arc<dyn VariantSource>> {
     let why = "an array does not say which variants it has; the path of a store or of a .bed does";
     genotypes.source.clone().ok_or_else(|| Error::argument("matching", name, why))
 }
 
 /// Matches the variants of `genotypes` with those of `index`.
-///
-/// # Errors
-/// Fails as [`VariantIndex::matches`] does; with [`Error::Argument`] if variants repeat a position without naming alleles.
+/// Fails as [`VariantIndex::matches`] does; with [`Error::Argument`] if variants without alleles repeat a position.
 fn matches(
     index: &VariantIndex,
     genotypes: &Genotypes,
@@ -68,20 +63,15 @@ fn matched<'py>(py: Python<'py>, counts: &MatchCounts) -> PyResult<Bound<'py, Py
 /// Computes the distances of the samples of `genotypes` from those of `others`. Also returns the numbers of variants called in both, how many
 /// variants took part, how many of these have more than two alleles, and how variants were matched.
 #[pyfunction]
-#[allow(clippy::too_many_arguments, reason = "the package's functions gather them")]
 pub(crate) fn distances_between<'py>(
     py: Python<'py>,
     genotypes: &Genotypes,
     others: &Genotypes,
     match_by: &str,
-    metric: &str,
-    p: f64,
-    missing: Option<&str>,
-    filters: (f64, f64),
+    options: SamplesOptions,
     run: RunOptions,
 ) -> PyResult<(Relationships<'py>, u64, Bound<'py, PyDict>)> {
-    let (by, options) = (by(match_by)?, samples_options(metric, p, missing, filters)?);
-    let device = run.device(py)?;
+    let (by, options, device) = (by(match_by)?, options.distance_options()?, run.device(py)?);
     let (found, distances) = call_on(py, &device, run, |device, run| {
         let index = VariantIndex::of_genotypes(by, &others.genotypes, &[&*source(others, "others")?], run)?;
         let matched = matches(&index, genotypes, device, run)?;
@@ -95,12 +85,8 @@ pub(crate) fn distances_between<'py>(
     Ok((relationships, distances.facts.multiallelic, matched(py, &found.counts)?))
 }
 
-/// The scores of the samples, the number of variants called in each, the components of the reference, how variants were matched, and how
-/// many absent ones were taken as homozygous reference.
-type Projected<'py> =
-    (Bound<'py, PyArrayDyn<f64>>, Bound<'py, PyArray1<u64>>, Bound<'py, PyDict>, Bound<'py, PyDict>, u64);
-
-/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these.
+/// Computes the principal components of `reference`, and the coordinates of the samples of `genotypes` on these. Returns these, the number of
+/// variants called in each sample, the components, how variants were matched, and how many absent ones became homozygous reference.
 #[pyfunction]
 pub(crate) fn project<'py>(
     py: Python<'py>,
@@ -110,12 +96,12 @@ pub(crate) fn project<'py>(
     options: OfPca,
     rules: (String, String),
     run: RunOptions,
-) -> PyResult<Projected<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let (missing, absent) = rules;
-    let as_reference = either("absent", &absent, [("missing", false), ("reference", true)])?;
+    let as_reference = either("absent", &absent, &[("missing", false), ("reference", true)])?;
     let methods = [ProjectMethod::Mean, ProjectMethod::LeastSquares].map(|method| (method.name(), method));
     let (by, method, options) =
-        (by(match_by)?, either("missing", &missing, methods)?, options.pca_options()?);
+        (by(match_by)?, either("missing", &missing, &methods)?, options.pca_options()?);
     let has_all = |source: &Arc<dyn VariantSource>| source.n_variants() == genotypes.genotypes.variants();
     let why = match by {
         MatchBy::Id => Some("reference is about places, and `match` of id knows none"),
@@ -152,5 +138,5 @@ pub(crate) fn project<'py>(
     })?;
     let taken = projection.used - found.counts.reference.used;
     let (scores, called) = (matrix(py, projection.scores)?, projection.called.into_pyarray(py));
-    Ok((scores, called, components(py, pca)?, matched(py, &found.counts)?, taken))
+    (scores, called, components(py, pca)?, matched(py, &found.counts)?, taken).into_pyobject(py)
 }

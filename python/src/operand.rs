@@ -66,10 +66,7 @@ macro_rules! with_array {
 }
 pub(crate) use with_array;
 
-/// Returns the elements in C order, and the shape.
-///
-/// # Errors
-/// The errors of [`host_parts`].
+/// Returns the elements in C order, and the shape. Fails as [`host_parts`] does.
 pub(crate) fn parts<'a, T: NumpyElement>(array: &'a Given<'_, T>) -> PyResult<Parts<'a, T>> {
     match array {
         Given::Host(array) => host_parts(array).map(|(values, shape)| Parts::Host(values, shape)),
@@ -84,7 +81,6 @@ pub(crate) enum Parts<'a, T> {
 }
 
 impl<'a, T: Element> Parts<'a, T> {
-    /// Returns the shape.
     pub(crate) fn shape(&self) -> &[u64] {
         match self {
             Self::Host(_, shape) => shape,
@@ -92,10 +88,7 @@ impl<'a, T: Element> Parts<'a, T> {
         }
     }
 
-    /// Copies the elements to a tensor.
-    ///
-    /// # Errors
-    /// The errors of [`view`](Self::view).
+    /// Copies the elements to a tensor. Fails as [`view`](Self::view) does.
     pub(crate) fn tensor(&self, device: &Device) -> Result<Tensor<T>> {
         match self {
             Self::Host(values, shape) => Tensor::from_slice(device, values, shape),
@@ -104,9 +97,7 @@ impl<'a, T: Element> Parts<'a, T> {
     }
 
     /// Returns a tensor of the elements, for operations that only read it.
-    ///
-    /// # Errors
-    /// The errors of [`TensorView::from_slice`] and [`TensorView::from_cuda_memory`].
+    /// Fails as [`TensorView::from_slice`] and [`TensorView::from_cuda_memory`] do.
     pub(crate) fn view(&self, device: &Device) -> Result<View<'a, T>> {
         match *self {
             Self::Host(values, ref shape) => {
@@ -119,9 +110,7 @@ impl<'a, T: Element> Parts<'a, T> {
 
 impl<T: Element> View<'_, T> {
     /// Returns an operation's result, in a GPU's memory if the elements are there, otherwise on the host.
-    ///
-    /// # Errors
-    /// The errors of [`Read::from_tensor`] and [`CudaArray::from_tensor`].
+    /// Fails as [`Read::from_tensor`] and [`CudaArray::from_tensor`] do.
     pub(crate) fn result<U: Element + NumpyElement>(&self, made: Tensor<U>) -> Result<Made<U>> {
         Ok(if self.is_on_card {
             Made::Card(CudaArray::from_tensor(made)?)
@@ -147,10 +136,7 @@ impl<T: Element + NumpyElement> Made<T> {
     }
 }
 
-/// Applies an operation to an array. The result is in the same place as the array.
-///
-/// # Errors
-/// The errors of [`call_on`].
+/// Applies an operation to an array. The result is in the same place as the array. Fails as [`call_on`] does.
 pub(crate) fn mapped<'py, T: Element + NumpyElement, U: Element + NumpyElement>(
     py: Python<'py>,
     x: &Given<'py, T>,

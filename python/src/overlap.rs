@@ -2,7 +2,7 @@
 
 use std::{
     marker::PhantomData,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use numpy::{Element as NumpyElement, IntoPyArray};
@@ -10,7 +10,7 @@ use pyo3::{exceptions::PyMemoryError, prelude::*};
 use teatime::{
     Device, Element, Error, Needs, Result, Run, Tensor,
     store::Storable,
-    stream::{Beyond, BoxOperation, Place, Sweep, Swept},
+    stream::{Beyond, BoxOperation, Place, Sweep},
 };
 
 use crate::{
@@ -18,9 +18,9 @@ use crate::{
     call::{RunOptions, call_on},
     cuda::CudaArray,
     dlpack::{type_named, with_type},
+    errors::locked,
     operand::{Given, Made, Parts, parts},
-    rows::range,
-    stored::{StoredArray, Target},
+    stored::{Counts, StoredArray, Target, range},
 };
 
 /// A function of a box, which gets an array, the ranges of the box without its halo, and the extents of the halo before it. Its result is
@@ -73,7 +73,7 @@ impl<T: Element + NumpyElement, U: Element + NumpyElement> BoxOperation for Type
     }
 
     fn run(&self, x: &Tensor<T>, place: &Place, out: &mut Tensor<U>) -> Result<()> {
-        *self.raised() = None;
+        *locked(self.raised) = None;
         let (device, copy) = (x.device(), x.try_clone()?);
         // The function may keep its argument, so it gets a copy.
         let x = match device.shares_host_memory() {
@@ -92,15 +92,10 @@ impl<T: Element + NumpyElement, U: Element + NumpyElement> BoxOperation for Type
 }
 
 impl<T, U> Typed<'_, T, U> {
-    fn raised(&self) -> MutexGuard<'_, Option<PyErr>> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps an exception of the function, and returns the error that ends the sweep; if the device is full, the sweep may go on with smaller
-    /// boxes.
+    /// Keeps an exception of the function, and returns the error that ends the sweep, or makes boxes smaller if the device is full.
     fn ends_with(&self, raised: PyErr) -> Error {
         let is_full = Python::attach(|py| raised.is_instance_of::<PyMemoryError>(py));
-        *self.raised() = Some(raised);
+        *locked(self.raised) = Some(raised);
         if is_full { Error::OutOfMemory { requested: 0, free: None } } else { Error::Cancelled }
     }
 }
@@ -116,10 +111,7 @@ fn put<U: Element>(result: &Parts<'_, U>, out: &mut Tensor<U>) -> Result<()> {
     }
 }
 
-/// Makes a sweep over an array.
-///
-/// # Errors
-/// The exception that the function raised, or else those of [`call_on`].
+/// Makes a sweep over an array. Fails with the exception that the function raised, or else those of [`call_on`].
 fn swept<R: Send>(
     py: Python<'_>,
     array: &StoredArray,
@@ -151,17 +143,6 @@ pub(crate) fn map_box<'py>(
         })?;
         Ok(reshaped(made.into_pyarray(py), &sizes(&extents))?.into_any())
     })
-}
-
-/// The number of boxes that were computed, and of those that were already written; how many times elements were read and chunks decoded;
-/// and the bytes of host memory that were planned.
-#[derive(IntoPyObject)]
-pub(crate) struct Counts(u64, u64, f64, f64, Option<u64>);
-
-impl From<&Swept> for Counts {
-    fn from(swept: &Swept) -> Self {
-        Self(swept.boxes, swept.found, swept.times_covered, swept.times_decoded, swept.memory.host)
-    }
 }
 
 /// Writes the result of a function of an array to a Zarr array, or of an image to another image.

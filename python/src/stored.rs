@@ -2,29 +2,35 @@
 
 use std::{
     collections::HashMap,
+    fmt,
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use numpy::IntoPyArray;
-use pyo3::{exceptions::PyValueError, prelude::*};
+use numpy::{IntoPyArray, PyUntypedArrayMethods};
+use pyo3::{
+    exceptions::{PyTypeError, PyValueError},
+    prelude::*,
+};
 use teatime::{
-    ChunkedArray, DType, Device, MissingChunk, Result, Run, StoredType, filter,
+    ArrayFacts, ChunkedArray, DType, DecodedChunk, Device, Error, FetchedChunk, MissingChunk, Result, Run,
+    StoredType, filter,
     store::{
-        ArraySpec, ArrayWriter, Compression, Folder, MissingAsNan, Node, NpyArray, ZarrArray, ZarrFormat,
-        join, local_path, open_storage, read_json, zip_archive,
+        ArraySpec, ArrayWriter, Compression, Folder, MissingAsNan, Node, NpyArray, Storable, ZarrArray,
+        ZarrFormat, join, local_path, open_storage, read_json, zip_archive,
     },
+    stream::Swept,
 };
 use teatime_image::{ImageSpec, Multiscale, MultiscaleWriter, OmeVersion, Pyramid};
 
 use crate::{
-    array::{reshaped, sizes},
+    array::{extents, host_parts, reshaped, sizes},
     call::{self, RunOptions, aside, call_on},
     dlpack::{TYPES, type_named, with_type},
     errors::exception,
-    filter::Options,
-    operand::{Array, with_array},
-    rows::{Rows, range},
+    filter::{Options, TvArguments, tv_options},
+    operand::{Array, Given, with_array},
 };
 
 /// Returns true for a .npy file: a local file that is no zip archive, or a URL with that ending.
@@ -56,6 +62,17 @@ pub(crate) struct StoredArray {
 /// The folder of a new Zarr array or image, its chunks, words of its job, true if one of this job is continued, and true if an image gets
 /// smaller levels.
 pub(crate) type Target = (PathBuf, Option<Vec<u64>>, String, bool, bool);
+
+/// The number of boxes that were computed, and of those that were already written; how many times elements were read and chunks decoded;
+/// and the bytes of host memory that were planned.
+#[derive(IntoPyObject)]
+pub(crate) struct Counts(u64, u64, f64, f64, Option<u64>);
+
+impl From<&Swept> for Counts {
+    fn from(swept: &Swept) -> Self {
+        Self(swept.boxes, swept.found, swept.times_covered, swept.times_decoded, swept.memory.host)
+    }
+}
 
 impl StoredArray {
     fn new(array: Arc<dyn ChunkedArray>) -> Self {
@@ -106,8 +123,7 @@ impl StoredArray {
         Ok(made)
     }
 
-    /// Describes an array of results of type `dtype`: it has the axes and the version of Zarr of this array, and also its chunks and shards
-    /// unless `chunks` are given.
+    /// Describes an array of results with the axes and the version of Zarr of this array, and, without `chunks`, its chunks and shards.
     fn result(&self, dtype: StoredType, chunks: Option<Vec<u64>>) -> ArraySpec {
         let whole = self.chunk.iter().zip(&self.shape).map(|(&chunk, &extent)| chunk.min(extent.max(1)));
         let shards = self.shard.clone().filter(|_| chunks.is_none());
@@ -232,4 +248,141 @@ impl StoredArray {
             Ok(reshaped(filtered.into_pyarray(py), &sizes(&shape))?.into_any())
         })
     }
+
+    /// Writes the filtered array to a Zarr array, or of an image to another, of the type that `dtype` names.
+    fn write_gaussian(
+        &self,
+        py: Python<'_>,
+        options: Options,
+        dtype: &str,
+        out: Target,
+        run: RunOptions,
+    ) -> PyResult<Counts> {
+        let device = run.device(py)?;
+        let (sigma, options) = options.on(&device)?;
+        let swept = call_on(py, &device, run, |device, run| {
+            self.write(stored_type(dtype), out, (device, run), |begin| {
+                filter::write_gaussian(&self.array, sigma, &options, device, run, begin)
+            })
+        })?;
+        Ok(Counts::from(&swept))
+    }
+
+    /// Writes the denoised images to a Zarr array, or of an image to another, of the type that `dtype` names.
+    fn write_denoise_tv(
+        &self,
+        py: Python<'_>,
+        options: TvArguments,
+        dtype: &str,
+        out: Target,
+        run: RunOptions,
+    ) -> PyResult<Counts> {
+        let (device, options) = (run.device(py)?, tv_options(options).narrow(dtype == "float32"));
+        let made = call_on(py, &device, run, |device, run| {
+            self.write(stored_type(dtype), out, (device, run), |begin| {
+                filter::write_denoised_tv(&self.array, &options, device, run, begin)
+            })
+        })?;
+        Ok(Counts::from(&made.swept))
+    }
+}
+
+/// Returns the stored type with NumPy's name.
+fn stored_type(name: &str) -> StoredType {
+    with_type!(type_named(name), T => T::STORED)
+}
+
+/// The approximate number of bytes of a chunk.
+const CHUNK: usize = 1 << 20;
+
+/// Consecutive rows of a larger array, in C order in a NumPy array. The other rows are elsewhere.
+pub(crate) struct Rows {
+    /// The index of the first row that is here.
+    first: usize,
+    /// The elements of these rows, which `_owner` keeps in place. This reference is never handed out.
+    bytes: &'static [u8],
+    _owner: Py<PyAny>,
+    dtype: StoredType,
+    shape: Vec<u64>,
+    chunk_shape: Vec<u64>,
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("shape", &self.shape).field("first", &self.first).finish_non_exhaustive()
+    }
+}
+
+impl Rows {
+    /// Wraps an array's rows as the rows from `first` on, of `rows` in all.
+    /// Fails with `ValueError` if `rows` are fewer; `TypeError` for an array in a GPU's memory or not in C order.
+    #[allow(unsafe_code, reason = "memory of Python's")]
+    pub(crate) fn new<T: Storable + numpy::Element>(
+        array: &Given<'_, T>,
+        first: u64,
+        rows: Option<u64>,
+    ) -> PyResult<Self> {
+        let Given::Host(array) = array else {
+            return Err(PyTypeError::new_err("genotypes are in the host's memory"));
+        };
+        let (values, here) = host_parts(array)?;
+        let mut shape = extents(array.shape());
+        let count = here.first().copied().unwrap_or_default();
+        let rows = rows.unwrap_or(count);
+        if first.checked_add(count).is_none_or(|end| end > rows) {
+            let why = format!("{count} rows from {first} on, of {rows}");
+            return Err(PyValueError::new_err(why));
+        }
+        if let Some(extent) = shape.first_mut() {
+            *extent = rows;
+        }
+        let row = size_of_val(values).checked_div(sizes(&here)[0]).unwrap_or(1);
+        let mut chunk_shape: Vec<u64> = shape.iter().map(|&extent| extent.max(1)).collect();
+        chunk_shape[0] = ((CHUNK / row.max(1)) as u64).clamp(1, chunk_shape[0]);
+        // SAFETY: the elements are a slice, and the owner, which is kept alive, neither frees nor moves them. If Python writes to them
+        // meanwhile, that is the caller's error, as with any NumPy function that releases the lock.
+        let bytes = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
+        Ok(Self {
+            first: sizes(&[first])[0],
+            bytes,
+            _owner: array.as_any().clone().unbind(),
+            dtype: T::STORED,
+            shape,
+            chunk_shape,
+        })
+    }
+}
+
+impl ChunkedArray for Rows {
+    fn facts(&self) -> ArrayFacts<'_> {
+        ArrayFacts { name: "array", shape: &self.shape, chunk_shape: &self.chunk_shape, dtype: self.dtype }
+    }
+
+    fn decode(&self, index: &[u64], _: FetchedChunk) -> Result<DecodedChunk> {
+        let [chunk, at] = [self.chunk_shape[0], index[0]].map(|n| sizes(&[n])[0]);
+        let row = self.dtype.size() * sizes(&self.shape[1..]).iter().product::<usize>();
+        let rows = at * chunk..(at + 1) * chunk;
+        let held = self.first..self.first + self.bytes.len().checked_div(row).unwrap_or_default();
+        let wanted = rows.start.max(held.start)..rows.end.min(held.end);
+        if wanted.is_empty() && row > 0 {
+            let why = format!("rows {rows:?}, and those here are {held:?}");
+            return Err(Error::chunk(self.name(), index, why));
+        }
+        let within = |from: usize| (wanted.start - from) * row..(wanted.end - from) * row;
+        let mut bytes = Vec::with_capacity(chunk * row);
+        bytes.resize((wanted.start - rows.start) * row, 0);
+        bytes.extend_from_slice(&self.bytes[within(held.start)]);
+        bytes.resize(chunk * row, 0);
+        Ok(DecodedChunk {
+            stored: bytes.len() as u64,
+            bytes,
+            read: Default::default(),
+            decode: Default::default(),
+        })
+    }
+}
+
+/// Converts two numbers from Python to a range.
+pub(crate) fn range((start, end): (u64, u64)) -> Range<u64> {
+    start..end
 }

@@ -1,25 +1,18 @@
 //! Timelines, which record what all calls of a process do while they are entered.
 
-use std::{
-    path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{path::PathBuf, sync::Mutex};
 
 use pyo3::{prelude::*, types::PyBytes};
 use teatime::{About, Device, Timeline as Recording};
 
-use crate::errors::exception;
+use crate::errors::{exception, locked};
 
 /// The timelines that are entered, each with its number, the last entered last.
 static ENTERED: Mutex<Vec<(u64, Recording)>> = Mutex::new(Vec::new());
 
-fn entered() -> MutexGuard<'static, Vec<(u64, Recording)>> {
-    ENTERED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Returns a device that the timeline records which was entered last, if there is one.
 pub(crate) fn recorded(device: Device) -> Device {
-    match entered().last() {
+    match locked(&ENTERED).last() {
         Some((_, timeline)) => device.recorded_by(timeline),
         None => device,
     }
@@ -44,12 +37,12 @@ impl Timeline {
 
     /// Begins to record the calls of this process.
     fn enter(&self) {
-        entered().push((self.number, self.recording.clone()));
+        locked(&ENTERED).push((self.number, self.recording.clone()));
     }
 
     /// Ends the recording.
     fn exit(&self) {
-        entered().retain(|(number, _)| *number != self.number);
+        locked(&ENTERED).retain(|(number, _)| *number != self.number);
         self.recording.end();
     }
 

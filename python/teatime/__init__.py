@@ -32,42 +32,18 @@ from ._bits import pack, unpack
 from ._cuda import CudaArray, to_cuda
 from ._device import Device, devices
 from ._distance import Neighbors, RadiusNeighbors, neighbors, pairwise_distance, radius_neighbors
-from ._filter import denoise_tv_chambolle, gaussian_filter, gaussian_gradient_magnitude, gaussian_laplace
+from ._filter import (
+    denoise_tv_chambolle, gaussian_filter, gaussian_gradient_magnitude, gaussian_laplace, write_denoise_tv_chambolle, write_gaussian_filter,
+)
 from ._linalg import PCA, SVD, pca, svd, truncated_svd
 from ._overlap import Mapped, map_overlap
 from ._teatime import __version__
 from ._timeline import Timeline
-from ._written import write_denoise_tv_chambolle, write_gaussian_filter
 from .genotype import grm
 
 __all__ = [
-    "PCA",
-    "SVD",
-    "CudaArray",
-    "Device",
-    "Mapped",
-    "Neighbors",
-    "RadiusNeighbors",
-    "Timeline",
-    "__version__",
-    "adapter",
-    "devices",
-    "denoise_tv_chambolle",
-    "gaussian_filter",
-    "gaussian_gradient_magnitude",
-    "gaussian_laplace",
-    "grm",
-    "map_overlap",
-    "neighbors",
-    "pack",
-    "pairwise_distance",
-    "pca",
-    "radius_neighbors",
-    "svd",
-    "sync",
-    "to_cuda",
-    "truncated_svd",
-    "unpack",
-    "write_denoise_tv_chambolle",
-    "write_gaussian_filter",
+    "PCA", "SVD", "CudaArray", "Device", "Mapped", "Neighbors", "RadiusNeighbors", "Timeline", "__version__", "adapter", "devices",
+    "denoise_tv_chambolle", "gaussian_filter", "gaussian_gradient_magnitude", "gaussian_laplace", "grm", "map_overlap", "neighbors",
+    "pack", "pairwise_distance", "pca", "radius_neighbors", "svd", "sync", "to_cuda", "truncated_svd", "unpack",
+    "write_denoise_tv_chambolle", "write_gaussian_filter",
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ._arrays import NATIVE, on_card, on_host
+from ._arrays import NATIVE, on_card, on_host, parameters
+from ._cuda import cupy_array
 from ._filter import gaussian_filter
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -48,15 +48,15 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
     def wrap(function: _F) -> _F:
         kernel = _kernel(function)
         on_cards = (getattr(function, "__module__", "") or "").startswith("cupyx")
-        place = _place(function)
+        names = parameters(function)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            output = _output(args, kwargs, place)
+            output = _output(args, kwargs, names)
             # A function without a kernel runs as it is, and so does one that fills an array of a GPU.
             if kernel is None or _card(output) is not None:
                 on, named = _moved(args, input_device), _moved(kwargs, input_device)
-                result, filled = function(*on, **named), _output(on, named, place)
+                result, filled = function(*on, **named), _output(on, named, names)
                 if (isinstance(output, np.ndarray) or on_card(output)) and filled is not output:
                     _fill(output, filled)
                     result = output if result is filled else result
@@ -76,17 +76,9 @@ def adapter(input_device: str | None = None, output_device: str | None = None) -
     return wrap
 
 
-def _place(function: Callable[..., Any]) -> int | None:
-    """Which of the positional arguments is `output`, if one is."""
-    try:
-        names = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # as of some compiled functions
-        return None
-    return names.index("output") if "output" in names else None
-
-
-def _output(args: Any, kwargs: dict[str, Any], place: int | None) -> Any:
-    return kwargs.get("output") if place is None or place >= len(args) else args[place]
+def _output(args: Any, kwargs: dict[str, Any], names: list[str]) -> Any:
+    """The argument `output` of a function whose parameters have these names, if there is one."""
+    return {**kwargs, **dict(zip(names, args))}.get("output")
 
 
 def _fill(output: Any, filled: Any) -> None:
@@ -136,14 +128,7 @@ def _moved(value: Any, device: str | None, *, arrays: bool = True) -> Any:
     if isinstance(value, dict):
         return {key: _moved(item, device, arrays=arrays) for key, item in value.items()}
     if isinstance(value, np.ndarray):
-        return _to_cuda(value, device) if arrays and device != "cpu" else value
+        return cupy_array(value, device) if arrays and device != "cpu" else value
     if not on_card(value):
         return value
-    return on_host(value, "input", "adapter") if device == "cpu" else _to_cuda(value, device)
-
-
-def _to_cuda(value: Any, device: str) -> Any:
-    import cupy
-
-    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        return cupy.asarray(value)
+    return on_host(value, "input", "adapter") if device == "cpu" else cupy_array(value, device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import itertools
 import operator
 import os
@@ -29,6 +30,14 @@ def is_lazy(x: Any) -> bool:
     return graph is not None and graph() is not None
 
 
+def parameters(function: Any) -> list[str]:
+    """The names of a function's parameters; none of some compiled functions."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
+
+
 def library(x: Any) -> str:
     """The name of the package that ``x`` is of."""
     return type(x).__module__.partition(".")[0]
@@ -46,10 +55,8 @@ def on_card(x: Any) -> bool:
 
 
 def host_array(x: Any, name: str, instead: str) -> NDArray[Any]:
-    """``x`` as NumPy has it, of any type.
-
-    TypeError for a dask array, which would silently be computed here, for one in the memory of a GPU, and for one with masked elements.
-    """
+    """``x`` as NumPy has it, of any type. TypeError for a dask array, which would silently be computed here, for one in a GPU's memory, and
+    for one with masked elements."""
     if is_lazy(x):
         raise TypeError(f"`{name}` is a dask array, and this function would compute all of it here: teatime.dask.{instead} takes it")
     if on_card(x):
@@ -74,15 +81,13 @@ def on_host(x: Any, name: str, instead: str) -> NDArray[Any]:
 
 def as_array(x: Any, name: str, instead: str) -> NDArray[Any]:
     """``x`` in native byte order and of a type that tensors hold: bool as uint8, 64-bit integers as float64 where that changes none.
-
-    TypeError as of :func:`host_array`, and for other types.
-    """
+    TypeError as of :func:`host_array`, and for other types."""
     if isinstance(x, CudaArray):
         return x  # type: ignore[return-value]
     a = host_array(x, name, instead)
     if a.dtype == np.bool_:
         a = a.view(np.uint8)
-    elif a.dtype.kind in "iu" and a.dtype.itemsize == 8:
+    elif is_long(a.dtype):
         if a.size and not -_LARGEST <= int(a.min()) <= int(a.max()) <= _LARGEST:
             raise ValueError(f"`{name}`: integers beyond 2**53 would change as float64, in which they are computed")
         a = a.astype(np.float64)
@@ -100,6 +105,11 @@ def c_order(a: NDArray[Any]) -> NDArray[Any]:
     return np.require(a, requirements=("C", "A"))
 
 
+def is_long(dtype: np.dtype[Any]) -> bool:
+    """True for integers of 64 bits, which devices have as float64."""
+    return dtype.kind in "iu" and dtype.itemsize == 8
+
+
 def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:
     """Aligned and in C order, and whether it is the transposed: an array in Fortran order is not copied."""
     if not isinstance(a, CudaArray) and a.flags.f_contiguous and not a.flags.c_contiguous:
@@ -108,11 +118,8 @@ def either_order(a: NDArray[Any]) -> tuple[NDArray[Any], bool]:
 
 
 def as_float32(a: NDArray[Any], name: str, *, integers: bool = False, why: str = "") -> tuple[NDArray[np.float32], float]:
-    """``a`` as float32 but for a factor, and that factor: a power of two where numbers, or their squares, are too large or too small
-    for float32.
-
-    Integers, and ``integers`` that are of float64 by now, are refused where they would change.
-    """
+    """``a`` as float32 but for a factor, and that factor: a power of two where numbers, or their squares, leave float32. Integers, and
+    ``integers`` that are of float64 by now, are refused where they would change."""
     if isinstance(a, CudaArray):
         return a.astype("f4"), 1.0
     if integers or a.dtype.kind in "iu":

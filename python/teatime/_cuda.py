@@ -13,19 +13,20 @@ from ._device import Device, run_options
 from ._teatime import CudaArray
 from ._teatime import to_cuda as _to_cuda
 
-__all__ = ["CudaArray", "as_given", "device_of", "given_array", "on_card", "to_cuda"]
+__all__ = ["CudaArray", "as_given", "cupy_array", "device_of", "given_array", "on_card", "to_cuda"]
 
 
-def _cupy(card: CudaArray) -> Any:
+def cupy_array(x: Any, device: str) -> Any:
+    """``x`` as CuPy has it, on the GPU of that name."""
     cupy = import_module("cupy")
     # CuPy copies an array of another GPU than the current one.
-    with cupy.cuda.Device(int(card.device.partition(":")[2])):
-        return cupy.asarray(card)
+    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
+        return cupy.asarray(x)
 
 
 #: Functions that make a library's array of one of ours. The array keeps the memory.
 _ARRAYS: dict[str, Callable[[CudaArray], Any]] = {
-    "cupy": _cupy,
+    "cupy": lambda card: cupy_array(card, card.device),
     "torch": lambda card: import_module("torch").as_tensor(card, device=card.device),
     "numba": lambda card: import_module("numba.cuda").as_cuda_array(card),
     "jax": lambda card: import_module("jax.dlpack").from_dlpack(card),
@@ -67,8 +68,8 @@ def device_of(device: Device | str | None, **arrays: Any) -> Device | str | None
     return opened
 
 
-def as_given(result: Any, like: Any, on: str | None = None) -> Any:
-    """A result where the argument ``like`` is: on its GPU, whose name is ``on``, as an array of its library, or on the host."""
+def as_given(result: Any, like: Any, on: Device | str | None = None) -> Any:
+    """A result where the argument ``like`` is: on its GPU, which is ``on``, as an array of its library, or on the host."""
     if not on_card(like):
         return result
     card = result if isinstance(result, CudaArray) else _to_cuda(c_order(result), run_options(on or given_array(like, "output", "").device))

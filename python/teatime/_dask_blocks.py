@@ -15,8 +15,8 @@ from dask.base import tokenize
 from dask.utils import parse_bytes
 
 from . import __version__, _worker
-from ._arrays import folder, stamp, whole
-from ._filter import computed_type, filter_options, filtered_axes, is_long, warn_of_sign
+from ._arrays import folder, is_long, stamp, whole
+from ._filter import computed_type, filter_options, filtered_axes, warn_of_sign
 from ._overlap import Overlap
 from ._tasks import annotated, device_name, finished, known, task_memory
 from ._teatime import StoredArray
@@ -45,15 +45,14 @@ def gaussian_filter(
     sigma, order, mode, cval, truncate, radius, axes, output, rounding, narrow
         As in :func:`teatime.gaussian_filter`; of a path, integers that float32 would change are refused with ``narrow=True`` too, and
         of 64 bits ``rounding="scipy"``.
-    array
-        Of a path: the array in the store, where the path is not its own.
+    array, fill
+        Of a path: the array in the store, where the path is not its own, and whether a missing chunk has its fill value, as in
+        :func:`teatime.map_overlap`.
     chunks
         Of a path: chunks of the result, as dask has them; an axis that weights reach over is whole. None: boxes of whole stored chunks, of
         up to dask's ``array.chunk-size`` (128 MiB), or an eighth of a thread's share of the smallest worker's memory: neighbouring boxes
         read what lies between them each for itself, so that large ones read less. A task holds up to half of its thread's share, and is a
         MemoryError where that does not do.
-    fill
-        Of a path: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
     device, resources, compute
         As in :func:`pca`.
 

@@ -48,11 +48,9 @@ def narrows(name: str, given: Any, narrow: bool | None, device: Device | str | N
 
 
 def run_options(device: Device | str | None = None, progress: Any = None, memory: int | str | None = None) -> dict[str, Any]:
-    """The options of a call, as the compiled part takes them.
-
-    ``progress`` is called as ``progress(done, total)``, with how much of the work is done; an object with ``update`` and ``total``, such
-    as a tqdm bar, is advanced by these. The total is of the passes that there may be; it is reached where fewer were needed too.
-    """
+    """The options of a call, as the compiled part takes them. ``progress`` is called as ``progress(done, total)``, with how much of the
+    work is done; an object with ``update`` and ``total``, such as a tqdm bar, is advanced by these. The total is of the passes that there
+    may be; it is reached where fewer were needed too."""
     if progress is not None:
         progress = _Progress(progress)
     if memory is not None and not isinstance(memory, str):

@@ -83,15 +83,25 @@ def operand(x: ArrayLike, name: str, narrow: bool | None, device: Device | str |
     return a
 
 
-def operands(
-    x: ArrayLike, y: ArrayLike | None, narrow: bool | None, device: Device | str | None
-) -> tuple[NDArray[Any], NDArray[Any] | None, bool, np.dtype[Any]]:
-    """Both of one type and in C order; whether observations are columns; and the type of the result."""
+def _check_axes(a: NDArray[Any] | None, name: str) -> None:
+    if a is not None and a.ndim != 2:
+        raise ValueError(f"`{name}` is (observations, features), and has {a.ndim} axes: {a.shape}")
+
+
+def _operands(
+    x: Any, y: Any, narrow: bool | None, device: Device | str | None, storage_options: dict[str, Any] | None
+) -> tuple[Any, Any, bool, np.dtype[Any]]:
+    """Both as stored arrays if one is a path, else of one type and in C order; whether observations are columns; the type of the result."""
+    if is_path(x) or is_path(y):
+        one, other = _stored(x, "x", storage_options), None if y is None else _stored(y, "y", storage_options)
+        types = [array.dtype for array in (one, other) if array is not None]
+        return one, other, False, float_type(np.empty(0, np.result_type(*types)))
+    if storage_options is not None:
+        raise TypeError("`storage_options` is for the URL of an array")
     a = operand(x, "x", narrow, device)
     b = None if y is None else operand(y, "y", narrow, device)
-    for name, array in (("x", a), ("y", b)):
-        if array is not None and array.ndim != 2:
-            raise ValueError(f"`{name}` is (observations, features), and has {array.ndim} axes: {array.shape}")
+    _check_axes(a, "x")
+    _check_axes(b, "y")
     if b is None:
         a, columns = either_order(a)
         return a, None, columns, float_type(a)
@@ -106,26 +116,12 @@ def operands(
     return c_order(a), c_order(b), False, out
 
 
-def stored_operands(
-    x: Any, y: Any, storage_options: dict[str, Any] | None
-) -> tuple[StoredArray, StoredArray | None, np.dtype[Any]] | None:
-    """Both as stored arrays, and the type of the result; None if neither is a path."""
-    if not (is_path(x) or is_path(y)):
-        if storage_options is not None:
-            raise TypeError("`storage_options` is for the URL of an array")
-        return None
-
-    def stored(a: Any, name: str) -> StoredArray:
-        if is_path(a):
-            return StoredArray(folder(a), None, False, text_options(storage_options))
-        array = as_array(host_array(a, name, "pairwise_distance"), name, "pairwise_distance")
-        if array.ndim != 2:
-            raise ValueError(f"`{name}` is (observations, features), and has {array.ndim} axes: {array.shape}")
-        return StoredArray.of_array(c_order(array))
-
-    a, b = stored(x, "x"), None if y is None else stored(y, "y")
-    types = [array.dtype for array in (a, b) if array is not None]
-    return a, b, float_type(np.empty(0, np.result_type(*types)))
+def _stored(a: Any, name: str, storage_options: dict[str, Any] | None) -> StoredArray:
+    if is_path(a):
+        return StoredArray(folder(a), None, False, text_options(storage_options))
+    array = as_array(host_array(a, name, "pairwise_distance"), name, "pairwise_distance")
+    _check_axes(array, name)
+    return StoredArray.of_array(c_order(array))
 
 
 def pairwise_distance(
@@ -166,12 +162,8 @@ def pairwise_distance(
         Whether the number of features that both have is returned too, where missing ones are ignored.
     narrow, device
         As in :func:`teatime.svd`.
-    progress
-        Called as ``progress(done, total)`` now and then, or a tqdm bar.
-    memory
-        The most host memory to plan with, in bytes or as ``"2G"``. None: half of what is free.
-    storage_options
-        Of a URL: as in :func:`teatime.genotype.open_store`.
+    progress, memory, storage_options
+        As in :func:`teatime.truncated_svd`; ``memory`` is of arrays in memory too.
 
     Returns
     -------
@@ -189,29 +181,23 @@ def pairwise_distance(
     """
     if expanded and (is_path(x) or is_path(y)):
         raise ValueError("`expanded` is of arrays in memory")
-    if (stored := stored_operands(x, y, storage_options)) is not None:
-        if condensed:
-            raise ValueError("`condensed` is of an array in memory; the command `teatime pairwise` writes the distances of a file")
-        options = distance_options(metric, p=p, missing=missing, negative=negative, narrow=narrow)
-        distances, shared = _teatime.stored_pairwise(*stored[:2], options, run_options(device, progress, memory))
-        distances = distances.astype(stored[2], copy=False)
-        return (distances, shared) if return_shared else distances
-    a, b, columns, out = operands(x, y, narrow, device)
+    a, b, columns, out = _operands(x, y, narrow, device, storage_options)
+    if condensed and isinstance(a, StoredArray):
+        raise ValueError("`condensed` is of an array in memory; the command `teatime pairwise` writes the distances of a file")
     device = device_of(device, x=a, y=b)
-    card = a.device if isinstance(a, CudaArray) else None
     if expanded and columns:
         a, b, columns = c_order(a.T), None if b is None else c_order(b.T), False
     options = distance_options(metric, p=p, missing=missing, negative=negative, columns=columns, narrow=narrow, expanded=expanded)
     if condensed:
         if b is not None or return_shared:
             raise ValueError("`condensed` is of `x` alone, without `y` and `return_shared`")
-        return as_given(_teatime.condensed(a, options, run_options(device, progress, memory)).astype(out, copy=False), x, card)
+        return as_given(_teatime.condensed(a, options, run_options(device, progress, memory)).astype(out, copy=False), x, device)
     counted = return_shared and missing != "propagate"
     distances, shared = _teatime.pairwise(a, b, options, counted, run_options(device, progress, memory))
-    distances = as_given(distances.astype(out, copy=False), x, card)
+    distances = as_given(distances.astype(out, copy=False), x, device)
     if not return_shared:
         return distances
-    return distances, None if shared is None else as_given(shared, x, card)
+    return distances, None if shared is None else as_given(shared, x, device)
 
 
 def neighbors(
@@ -250,8 +236,8 @@ def neighbors(
     array([4., 6.])
     """
     options = {"metric": metric, "p": p, "missing": missing, "negative": negative, "narrow": narrow}
-    find = _teatime.neighbors, _teatime.stored_neighbors
-    found, _ = _near(find, whole(n_neighbors, "n_neighbors"), (x, y, storage_options), options, (device, progress, memory))
+    wanted = whole(n_neighbors, "n_neighbors")
+    found, _ = _near(_teatime.neighbors, wanted, (x, y, storage_options), options, (device, progress, memory))
     return Neighbors(*found)
 
 
@@ -297,35 +283,24 @@ def radius_neighbors(
            [0., 0., 0., 0.]])
     """
     options = {"metric": metric, "p": p, "missing": missing, "negative": negative, "narrow": narrow}
-    find = _teatime.radius_neighbors, _teatime.stored_radius_neighbors
-    (indptr, indices, distances), shape = _near(find, float(radius), (x, y, storage_options), options, (device, progress, memory))
+    given = x, y, storage_options
+    (indptr, indices, distances), shape = _near(_teatime.radius_neighbors, float(radius), given, options, (device, progress, memory))
     return RadiusNeighbors(indices, distances, indptr, shape)
 
 
 def _near(
-    find: tuple[Callable[..., Any], Callable[..., Any]], wanted: float, operands_of: tuple[Any, Any, Any], options: dict[str, Any],
-    run: tuple[Any, Any, Any],
+    find: Callable[..., Any], wanted: float, given: tuple[Any, Any, Any], options: dict[str, Any], run: tuple[Any, Any, Any]
 ) -> tuple[list[Any], tuple[int, int]]:
-    """The results of a compiled function, or of the second one for stored arrays, where ``x`` is, and the numbers of observations.
-
-    Results are whole numbers, then distances.
-    """
-    x, y, storage_options = operands_of
+    """The results of a compiled function, where ``x`` is, whole numbers and then distances; and the numbers of observations."""
+    x, y, storage_options = given
     device, progress, memory = run
-    card, columns, stored = None, False, stored_operands(x, y, storage_options)
-    a: Any
-    b: Any
-    if stored is not None:
-        a, b, out = stored
-    else:
-        a, b, columns, out = operands(x, y, options["narrow"], device)
-        device = device_of(device, x=a, y=b)
-        card = a.device if isinstance(a, CudaArray) else None
+    a, b, columns, out = _operands(x, y, options["narrow"], device, storage_options)
+    device = device_of(device, x=a, y=b)
     options = distance_options(columns=columns, **options)
-    *numbers, distances = find[stored is not None](a, b, wanted, options, run_options(device, progress, memory))
+    *numbers, distances = find(a, b, wanted, options, run_options(device, progress, memory))
     found = [*(number.view(np.int64) for number in numbers), distances.astype(out, copy=False)]
-    if card is not None:
-        found = [as_given(_narrowed(part), x, card) for part in found]
+    if isinstance(a, CudaArray):
+        found = [as_given(_narrowed(part), x, device) for part in found]
     axis = int(columns)
     return found, (a.shape[axis], (a if b is None else b).shape[axis])
 

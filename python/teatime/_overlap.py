@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,10 +16,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import _teatime
-from ._arrays import NATIVE, as_array, c_order, folder, host_array, is_path, is_url, library, on_card, stamp, text_options, whole
-from ._cuda import _cupy, given_array
+from ._arrays import (
+    NATIVE, as_array, c_order, folder, host_array, is_long, is_path, is_url, library, on_card, parameters, stamp, text_options, whole,
+)
+from ._cuda import cupy_array, given_array
 from ._device import Device, opened_device, run_options
-from ._filter import is_long
 from ._teatime import CudaArray, StoredArray
 
 #: NumPy's modes of padding for dask's boundaries; any other boundary is a constant.
@@ -74,7 +74,7 @@ class Overlap:
         self.shares = threads > 1 and any(map(any, self.depth))
         own, made = read.itemsize * (self.shares or any(self.padded)), self.dtype.itemsize
         self.held = _HALOS * (read.itemsize + max(2 * own, own + made + temporary, 2 * made))
-        self.tells = _takes(func, "block_info")
+        self.tells = "block_info" in parameters(func)
 
     def compiled(self) -> dict[str, Any]:
         """Returns the function as the compiled part takes it."""
@@ -175,14 +175,6 @@ def _per_axis(value: Any, default: Any, count: int, name: str) -> list[Any]:
     return values
 
 
-def _takes(func: Callable[..., Any], name: str) -> bool:
-    """Returns True if a function has an argument of that name."""
-    try:
-        return name in inspect.signature(func).parameters
-    except (TypeError, ValueError):  # as of some compiled functions
-        return False
-
-
 def _identity(func: Any) -> str:
     """Returns the name of a function, with its defaults and a digest of its code if that is Python's. An object stands for its type's call."""
 
@@ -212,7 +204,7 @@ def _ordered(value: Any) -> Any:
 def _of_library(x: Any) -> Any:
     """Returns an array of CuPy's for one in a GPU's memory, if CuPy is installed."""
     try:
-        return _cupy(x) if isinstance(x, CudaArray) else x
+        return cupy_array(x, x.device) if isinstance(x, CudaArray) else x
     except ImportError:
         return x
 

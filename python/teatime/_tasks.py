@@ -229,11 +229,9 @@ def known(x: Any, name: str) -> None:
 
 
 def iterated(bands: Sequence[Delayed], shape: tuple[int, int], k: int, svd: dict[str, Any], compute: bool) -> Delayed:
-    """Singular values and right vectors of a matrix in bands, which give parts of ``Aᵀ (A x)``.
-
-    With ``compute`` and without ``n_iter``, products are computed one after the other until no more is wanted. Else there are tasks for as
-    many as may be wanted: those that come after the last have nothing to do.
-    """
+    """Singular values and right vectors of a matrix in bands, which give parts of ``Aᵀ (A x)``. With ``compute`` and without ``n_iter``,
+    products are computed one after the other until no more is wanted. Else there are tasks for as many as may be wanted: those that come
+    after the last have nothing to do."""
     start = functools.partial(_worker.Iteration, shape, k, svd)
     if compute and svd["n_iter"] is None:
         bands = list(dask.persist(*bands))

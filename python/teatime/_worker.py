@@ -120,10 +120,8 @@ class Product(NamedTuple):
 
 
 class _Kept:
-    """An object that stays on this worker's device between tasks, and is made again on another worker.
-
-    It is made when it is first asked for and not in ``__init__``: an error while dask unpickles would never be told.
-    """
+    """An object that stays on this worker's device between tasks, and is made again on another worker. It is made when it is first asked
+    for and not in ``__init__``: an error while dask unpickles would never be told."""
 
     _make: Callable[..., Any]
 
@@ -262,8 +260,7 @@ def left_vectors(q: NDArray[np.float64], svd: dict[str, Any], dtype: str) -> NDA
 
 class Iteration(_Kept):
     """The randomized iteration for the ``k`` largest singular values of a matrix, with the options ``svd``, of which others make the
-    products. It knows those that it was given, and on another worker is given them again.
-    """
+    products. It knows those that it was given, and on another worker is given them again."""
 
     def _make(self, shape: tuple[int, int], k: int, svd: dict[str, Any]) -> Any:
         return _teatime.Iteration(shape, k, svd)
@@ -345,8 +342,7 @@ def sums_of_store(store: Place, rows: tuple[int, int], ploidy: int | None, optio
 
 class SampleBands(_Kept):
     """Distances of a store's samples, a tile of them at a time, of all variants: the counts of these stay on this worker, and they
-    themselves where memory holds them. Another worker reads the store again, and fails where that has changed.
-    """
+    themselves where memory holds them. Another worker reads the store again, and fails where that has changed."""
 
     def _make(
         self, source: Place, ploidy: int | None, options: dict[str, Any], side: int, memory: int | None, name: str | None,

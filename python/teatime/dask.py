@@ -67,18 +67,11 @@ def pca(
         genotypes stay on the workers, two bits each; a task gives 8 samples (n_components + n_oversamples) bytes a product. ``"auto"``:
         exact for up to 5,000 samples, where the largest worker of the client holds three times the sums.
     n_iter, n_oversamples, tol, random_state
-        As in :func:`teatime.genotype.pca`: by default products are made until the residuals are at most ``tol``, up to 64. A warning has
-        the residuals where that, or ``n_iter``, was too few.
-        Without ``compute=True`` there are tasks for 64 products, of which those that are not needed do nothing.
-    array
-        The array of a Zarr store, where it is not the one that is found.
-    fill
-        Of a store: whether a missing chunk has the array's fill value. Else it is an error, since it is more often damage.
-    storage_options
-        Of a store that is a URL: as in :func:`teatime.genotype.open_store`. They are part of the tasks: leave secrets to the environment of
-        the workers.
-    contigs, n_autosomes
-        Of a store: as in :func:`teatime.genotype.open_store`. All tasks take the variants that were chosen when this was called.
+        As in :func:`teatime.genotype.pca`. Without ``compute=True`` there are tasks for 64 products, of which those that are not needed do
+        nothing.
+    array, fill, storage_options, contigs, n_autosomes
+        Of a store: as in :func:`teatime.genotype.open_store`. All tasks take the variants that were chosen when this was called. Options are
+        part of the tasks: leave secrets to the environment of the workers.
     rows_per_task
         Variants of a task. None: of an array, about its chunks; of a store, 96 MiB of genotypes, or more for many samples.
     device

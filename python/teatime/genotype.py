@@ -122,34 +122,30 @@ class GenotypePCA(_Components[NDArray[np.float64]]):
     loadings: Loadings | None = field(default=None, repr=False)
 
 
-#: The axes of a matrix of all pairs of samples.
-_SQUARE = dict.fromkeys(("matrix", "shared"), ("samples_0", "samples_1"))
+@dataclass(frozen=True)
+class _Matrix(Pairs, Generic[_A]):
+    """The fields that all matrices of pairs begin with."""
+
+    _axes: ClassVar = dict.fromkeys(("matrix", "shared"), ("samples_0", "samples_1"))
+    #: (samples, samples), or (samples, samples of the others)
+    matrix: _A
+    #: The number of variants called in both, if missing calls count by pairs or, of distances, if a call is missing; else None.
+    shared: _A | None
+    counts: Any
 
 
 @dataclass(frozen=True)
-class GRM(Pairs, Generic[_A]):
+class GRM(_Matrix[_A]):
     """A relationship matrix: of :mod:`teatime.dask`, dask arrays, or NumPy's where it was computed."""
 
-    _axes: ClassVar = _SQUARE
-    #: (samples, samples)
-    matrix: _A
-    #: The number of variants called in both, if missing calls count by pairs; else None.
-    shared: _A | None
-    counts: Any
     #: The names of the samples; None of an array.
     names: list[str] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
-class Distances(Pairs):
+class Distances(_Matrix[NDArray[np.float64]]):
     """Distances of samples."""
 
-    _axes: ClassVar = _SQUARE
-    #: (samples, samples)
-    matrix: NDArray[np.float64]
-    #: The number of variants called in both, if a call is missing; else None.
-    shared: NDArray[np.float64] | None
-    counts: dict[str, int]
     #: The number of variants with more than two alleles, and whether all their alleles but the reference count as one.
     multiallelic: int
     merged: bool
@@ -162,15 +158,10 @@ class Distances(Pairs):
 
 
 @dataclass(frozen=True)
-class DistancesBetween(Pairs):
+class DistancesBetween(_Matrix[NDArray[np.float64]]):
     """Distances of samples from those of another store."""
 
     _axes: ClassVar = dict.fromkeys(("matrix", "shared"), ("samples", "others"))
-    #: (samples, samples of the others)
-    matrix: NDArray[np.float64]
-    #: The number of variants called in both, if a call is missing; else None.
-    shared: NDArray[np.float64] | None
-    counts: dict[str, int]
     #: The number of variants with more than two alleles. All their alleles but the reference count as one.
     multiallelic: int
     #: The numbers of variants that were matched, and of others by reason: of the other ``"reference"``, and of the ``"genotypes"``.
@@ -242,10 +233,8 @@ def pca(
     loadings
         True gives the variants' loadings too, in one more pass, if the device and the host do not hold the genotypes. They take
         8 (``n_components`` + 4) bytes of memory for each variant, and their names some 300, beside ``memory``.
-    device, progress
-        As in :func:`teatime.truncated_svd`.
-    memory
-        Most bytes of the host's memory, a number or text such as ``"2G"``, as the command line takes it; None: half of what is free.
+    device, progress, memory
+        As in :func:`teatime.truncated_svd`; ``memory`` is of arrays and stores alike.
 
     Examples
     --------
@@ -339,7 +328,9 @@ def distances(
     source = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     opened, run = genotypes_of(source, ploidy, "pairwise_distance"), run_options(device, progress, memory)
     opened = opened.haplotypes() if haplotypes else opened
-    matrices, several, merged, clusters = _teatime.distances(opened, metric, p, missing, merge_alleles, tree, (min_maf, max_missing), run)
+    options: dict[str, Any] = {"metric": metric, "p": p, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
+    options.update(merge_alleles=merge_alleles, tree=tree)
+    matrices, several, merged, clusters = _teatime.distances(opened, options, run)
     if several and merged and not merge_alleles:
         warnings.warn(
             f"{several} variants have more than two alleles, of which all but the reference count as one by {metric}", stacklevel=2
@@ -371,8 +362,10 @@ def distances_between(
     """
     genotypes = chosen(genotypes, keep=keep, remove=remove, extract=extract, exclude=exclude)
     ours, theirs = (genotypes_of(source, ploidy, "pairwise_distance") for source in (genotypes, others))
+    options: dict[str, Any] = {"metric": metric, "p": p, "missing": missing, "min_maf": min_maf, "max_missing": max_missing}
+    options.update(merge_alleles=False, tree=None)
     run = run_options(device, progress, memory)
-    matrices, several, matched = _teatime.distances_between(ours, theirs, match, metric, p, missing, (min_maf, max_missing), run)
+    matrices, several, matched = _teatime.distances_between(ours, theirs, match, options, run)
     return DistancesBetween(*matrices, several, matched, ours.names, theirs.names)
 
 

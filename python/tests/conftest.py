@@ -37,6 +37,12 @@ def rng():
     return np.random.default_rng(7)
 
 
+def raises(error, words, call, /, *given, **options):
+    """Looks that a call ends with an error of these words, a regular expression."""
+    with pytest.raises(error, match=words):
+        call(*given, **options)
+
+
 def calls(rng, variants, samples, missing=0.02):
     """Calls of diploids, some of them missing."""
     frequency = rng.random(variants) * 0.5
@@ -66,8 +72,8 @@ def genotypes():
     return calls(np.random.default_rng(3), 9000, 40)
 
 
-def write(path, name, values, chunks, zarr_format=2, **options):
-    """An array of a store, as zarr-python writes it. Its version 2 knows format 2 alone."""
+def write(path, name, values, chunks, zarr_format=2, attributes=None, **options):
+    """Writes an array of a store as zarr-python does, whose version 2 knows format 2 alone, and returns the path of the store."""
     zarr = pytest.importorskip("zarr", reason="zarr is not installed")
     older = zarr.__version__.startswith("2.")
     group = zarr.open_group(str(path), mode="a", **({} if older else {"zarr_format": zarr_format}))
@@ -75,24 +81,23 @@ def write(path, name, values, chunks, zarr_format=2, **options):
     array = create(name, shape=values.shape, chunks=chunks, dtype=values.dtype, **options)
     if values.size:
         array[...] = values
-    return array
+    if attributes:
+        array.attrs.update(attributes)
+    return str(path)
 
 
 @pytest.fixture(scope="session")
 def store(genotypes, tmp_path_factory):
     """Calls in chunks that parts cross."""
-    path = tmp_path_factory.mktemp("stores") / "cohort.zarr"
-    array = write(path, "call_genotype", genotypes, (1000, 25, 2), fill_value=-1)
-    array.attrs["_ARRAY_DIMENSIONS"] = ["variants", "samples", "ploidy"]
-    return str(path)
+    path, attributes = tmp_path_factory.mktemp("stores") / "cohort.zarr", {"_ARRAY_DIMENSIONS": ["variants", "samples", "ploidy"]}
+    return write(path, "call_genotype", genotypes, (1000, 25, 2), attributes=attributes, fill_value=-1)
 
 
 @pytest.fixture(scope="session")
 def many_samples(tmp_path_factory):
     """Samples of several tiles."""
-    path = tmp_path_factory.mktemp("stores") / "many.zarr"
-    write(path, "call_genotype", calls(np.random.default_rng(6), 300, 150), (100, 150, 2), fill_value=-1)
-    return str(path)
+    path, values = tmp_path_factory.mktemp("stores") / "many.zarr", calls(np.random.default_rng(6), 300, 150)
+    return write(path, "call_genotype", values, (100, 150, 2), fill_value=-1)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+from conftest import raises
 
 import teatime
 from teatime import blocks, genotype
@@ -57,19 +58,11 @@ def test_layouts_of_decompositions(rng, layout):
         np.testing.assert_allclose((svd.u * svd.s) @ svd.vt, a, atol=1e-5)
 
 
-def test_bool_is_0_and_1():
-    a = np.array([[True, False, True], [False, False, True]])
-    assert teatime.pairwise_distance(a, metric="cityblock", device="cpu")[0, 1] == 1
-    assert teatime.pack(a, 1, device="cpu").tolist() == [[5], [4]]
-
-
 def test_integers_of_64_bits_are_float64():
     a = np.array([[0], [2**53]])
     assert teatime.pairwise_distance(a, device="cpu")[0, 1] == 2.0**53
-    with pytest.raises(ValueError, match=r"`x`: integers beyond 2\*\*53"):
-        teatime.pairwise_distance(a + 1, device="cpu")
-    with pytest.raises(ValueError, match=r"`a`: integers beyond 2\*\*53"):
-        teatime.svd(a + 1, device="cpu")
+    raises(ValueError, r"`x`: integers beyond 2\*\*53", teatime.pairwise_distance, a + 1, device="cpu")
+    raises(ValueError, r"`a`: integers beyond 2\*\*53", teatime.svd, a + 1, device="cpu")
 
 
 @pytest.mark.parametrize("dtype", ["i4", "u4", "i8"])
@@ -89,8 +82,7 @@ def test_large_integers_change_only_where_that_is_asked_for(device, dtype):
         if device.f64:
             np.testing.assert_allclose(call(device=device), want, rtol=1e-14)
         else:
-            with pytest.raises(ValueError, match=words):
-                call(device=device)
+            raises(ValueError, words, call, device=device)
         np.testing.assert_allclose(call(narrow=True, device=device), want, rtol=1e-6, atol=2)
     assert teatime.pairwise_distance(x[:1], small, "cityblock", device=device) == 2**24
 
@@ -105,14 +97,12 @@ def test_numbers_beyond_float32_are_decomposed(factor):
         with np.errstate(over="ignore", invalid="ignore"):
             pca = teatime.pca(a, 2, narrow=narrow, device="cpu")
         np.testing.assert_allclose(pca.singular_values / factor, np.linalg.svd(a / factor - a.mean(0) / factor)[1][:2], rtol=1e-5)
-    with pytest.raises(ValueError, match="infin"):
-        teatime.svd(np.array([[np.inf, factor]]))
+    raises(ValueError, "infin", teatime.svd, np.array([[np.inf, factor]]))
 
 
 @pytest.mark.parametrize("bad", [np.array([[1j]]), np.array([[object()]]), np.array([["a"]]), np.array([[1]], "M8[s]")])
 def test_other_types_are_named(bad):
-    with pytest.raises(TypeError, match=rf"`x` has the type {bad.dtype}".replace("[", r"\[").replace("<", ".")):
-        teatime.pairwise_distance(bad)
+    raises(TypeError, rf"`x` has the type {bad.dtype}".replace("[", r"\[").replace("<", "."), teatime.pairwise_distance, bad)
 
 
 #: Calls with an array of two axes, with its type and the name of the function in teatime.dask.
@@ -137,15 +127,12 @@ def test_lazy_and_masked_arrays_are_refused_and_others_are_taken(rng, dtype, ins
     masked = np.ma.masked_array(x, np.zeros(x.shape, bool))
     call(masked)
     masked[3, 2] = np.ma.masked
-    with pytest.raises(TypeError, match="is a masked array"):
-        call(masked)
+    raises(TypeError, "is a masked array", call, masked)
     da = pytest.importorskip("dask.array")
-    with pytest.raises(TypeError, match=f"teatime.dask.{instead}"):
-        call(da.from_array(x))
+    raises(TypeError, f"teatime.dask.{instead}", call, da.from_array(x))
     in_memory = pytest.importorskip("xarray", reason="xarray is not installed").DataArray(x)
     np.testing.assert_equal(call(in_memory), call(x))
-    with pytest.raises(TypeError, match="is a dask array"):
-        call(in_memory.chunk(3))
+    raises(TypeError, "is a dask array", call, in_memory.chunk(3))
 
 
 def test_arrays_of_other_libraries(rng):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import bed, dosages, write
+from conftest import bed, dosages, raises, write
 
 import teatime
 from teatime import blocks, genotype
@@ -20,9 +20,7 @@ CALLS = (np.random.default_rng(3).random((9000, 20, 2)) < np.linspace(0.1, 0.9, 
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
-    path = tmp_path_factory.mktemp("blocks") / "cohort.zarr"
-    write(path, "call_genotype", CALLS, (1000, 20, 2))
-    return str(path)
+    return write(tmp_path_factory.mktemp("blocks") / "cohort.zarr", "call_genotype", CALLS, (1000, 20, 2))
 
 
 def rounds_of(parts, shape, k, **options):
@@ -76,18 +74,15 @@ def test_variants_on_contigs(tmp_path):
     assert np.allclose(whole, sum(part.normal_product(np.eye(20)) for part in parts), rtol=1e-5, atol=1e-3)
     # With its rows, a store need not be there yet.
     blocks.Variants(tmp_path / "later.bed", (0, 9))
-    with pytest.raises(TypeError, match="`contigs` and `n_autosomes` are for the path of a store"):
-        blocks.Variants(CALLS, contigs="1")
+    raises(TypeError, "`contigs` and `n_autosomes` are for the path of a store", blocks.Variants, CALLS, contigs="1")
 
 
 def test_bad_rounds():
-    with pytest.raises(ValueError, match="`n_components` of 5: .* at most 4"):
-        blocks.Rounds((9, 4), 5)
+    raises(ValueError, "`n_components` of 5: .* at most 4", blocks.Rounds, (9, 4), 5)
     rounds = blocks.Rounds((9, 4), 2)
     with pytest.raises(RuntimeError, match="another product is wanted"):
         _ = rounds.singular_values
-    with pytest.raises(ValueError, match=r"`product` is \(4, columns\), not \(9, 2\)"):
-        rounds.add(np.zeros((9, 2)))
+    raises(ValueError, r"`product` is \(4, columns\), not \(9, 2\)", rounds.add, np.zeros((9, 2)))
 
 
 def run(folder, *command):

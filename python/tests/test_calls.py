@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import raises
 
 import teatime
 from teatime import _teatime
@@ -44,23 +45,17 @@ def test_progress_and_what_it_raises(rng):
     def stop(done, total):
         raise LookupError("enough")
 
-    with pytest.raises(LookupError, match="enough"):
-        teatime.pairwise_distance(x, device="cpu", progress=stop)
+    raises(LookupError, "enough", teatime.pairwise_distance, x, device="cpu", progress=stop)
 
 
 def test_memory_in_units(rng):
     dosages = rng.integers(0, 3, (500, 20)).astype("i1")
     one, other = (teatime.genotype.grm(dosages, memory=memory).matrix for memory in (64 << 20, "0.0625 GiB"))
     np.testing.assert_array_equal(one, other)
-    with pytest.raises(MemoryError, match="budget of 1000 bytes"):
-        teatime.genotype.grm(dosages, memory="1KB")
-    for wrong, error, words in (
-        ("2X", ValueError, '`memory` of "2X": not a size such as'),
-        (-1, ValueError, "`memory` is -1; it is at least 0"),
-        (2.5, TypeError, "`memory` is 2.5; it is a whole number"),
-    ):
-        with pytest.raises(error, match=words):
-            teatime.genotype.grm(dosages, memory=wrong)
+    raises(MemoryError, "budget of 1000 bytes", teatime.genotype.grm, dosages, memory="1KB")
+    raises(ValueError, '`memory` of "2X": not a size such as', teatime.genotype.grm, dosages, memory="2X")
+    raises(ValueError, "`memory` is -1; it is at least 0", teatime.genotype.grm, dosages, memory=-1)
+    raises(TypeError, "`memory` is 2.5; it is a whole number", teatime.genotype.grm, dosages, memory=2.5)
 
 
 LONG = {
@@ -102,8 +97,7 @@ def test_ctrl_c_ends_a_long_call(rng, monkeypatch, name):
 
 
 def test_panics_are_runtime_errors():
-    with pytest.raises(RuntimeError, match="a defect of it: asked for"):
-        _teatime._panic()
+    raises(RuntimeError, "a defect of it: asked for", _teatime._panic)
     assert teatime.pairwise_distance([[0.0], [1.0]], device="cpu")[0, 1] == 1
 
 

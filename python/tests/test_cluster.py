@@ -19,9 +19,6 @@ from dask.utils import key_split  # noqa: E402
 import teatime  # noqa: E402
 import teatime.dask as td  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
-
-
 #: Processes are forked from one that has imported the modules, in a tenth of the time of new ones. Replacements of killed workers are too.
 #: Only the example of slides starts new ones.
 FORKED = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"

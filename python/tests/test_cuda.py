@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from conftest import opened
+from conftest import opened, raises
 
 import teatime
 from teatime import blocks
@@ -136,29 +136,27 @@ def test_decompositions_of_small_and_large_numbers(scale, card):
 def test_what_cannot_be_taken_is_refused(card):
     x = teatime.to_cuda(_values("f4", (6, 5)))
     interface = x.__cuda_array_interface__
-    refused = [
-        (lambda: teatime.gaussian_filter(x, 1, device="cpu"), ValueError, "`input` is in the memory of cuda:0, and `device` is cpu"),
-        (lambda: teatime.pairwise_distance(x, x.get()), ValueError, "`x` is in the memory of cuda:0, and `y` is not"),
-        (lambda: teatime.pairwise_distance(x, teatime.to_cuda(_values("f8", (6, 5)))), TypeError, "is not converted"),
-        (lambda: teatime.svd(teatime.to_cuda(_values("i4", (6, 5)))), TypeError, "is not converted to float64"),
-        (lambda: teatime.gaussian_filter(_Lent(x, typestr="<i8"), 1), TypeError, "`input` has the type <i8"),
-        (lambda: teatime.gaussian_filter(_Lent(x, typestr=">f4"), 1), TypeError, "`input` has the type >f4"),
-        (lambda: teatime.gaussian_filter(_Lent(x, typestr=""), 1), TypeError, "`input` has the type :"),
-        (lambda: teatime.svd(_Lent(x, strides=(4, 24))), ValueError, "`a` is not in C order"),
-        (lambda: teatime.gaussian_filter(x, 1, output=x), TypeError, "`output` is <class 'teatime.CudaArray'>: a type, or an array of NumPy's or CuPy's"),
-        (lambda: np.asarray(x), TypeError, r"get\(\) gives NumPy's"),
-        (lambda: teatime.svd(_Lent(x, mask=x)), TypeError, "`a` is a masked array"),
-        (lambda: teatime.pack(_Lent(types.SimpleNamespace(__cuda_array_interface__={}))), TypeError, "`x`: its __cuda_array_interface__ has no"),
-        (lambda: teatime.pack(_Lent(x, data=(16, False))), ValueError, "0x10 is in the memory of no CUDA device"),
-        (lambda: teatime.to_cuda(np.ones(3), "cpu"), ValueError, "`device` is cpu, which is no CUDA GPU"),
-        (lambda: teatime.genotype.pca(x, 2), TypeError, r"`genotypes` is in the memory of a GPU: hand over `genotypes.get\(\)`"),
-        (lambda: teatime.genotype.pca(type("Tensor", (_Lent,), {"cpu": None})(x), 2), TypeError, r"hand over `genotypes.cpu\(\)`"),
-        (lambda: teatime.pca(x, 2), TypeError, r"`x` is in the memory of a GPU"),
-        (lambda: pickle.dumps(x), TypeError, "pickle"),
-    ]
-    for call, error, words in refused:
-        with pytest.raises(error, match=words):
-            call()
+    raises(ValueError, "`input` is in the memory of cuda:0, and `device` is cpu", teatime.gaussian_filter, x, 1, device="cpu")
+    raises(ValueError, "`x` is in the memory of cuda:0, and `y` is not", teatime.pairwise_distance, x, x.get())
+    raises(TypeError, "is not converted", teatime.pairwise_distance, x, teatime.to_cuda(_values("f8", (6, 5))))
+    raises(TypeError, "is not converted to float64", teatime.svd, teatime.to_cuda(_values("i4", (6, 5))))
+    raises(TypeError, "`input` has the type <i8", teatime.gaussian_filter, _Lent(x, typestr="<i8"), 1)
+    raises(TypeError, "`input` has the type >f4", teatime.gaussian_filter, _Lent(x, typestr=">f4"), 1)
+    raises(TypeError, "`input` has the type :", teatime.gaussian_filter, _Lent(x, typestr=""), 1)
+    raises(ValueError, "`a` is not in C order", teatime.svd, _Lent(x, strides=(4, 24)))
+    words = "`output` is <class 'teatime.CudaArray'>: a type, or an array of NumPy's or CuPy's"
+    raises(TypeError, words, teatime.gaussian_filter, x, 1, output=x)
+    raises(TypeError, r"get\(\) gives NumPy's", np.asarray, x)
+    raises(TypeError, "`a` is a masked array", teatime.svd, _Lent(x, mask=x))
+    none = _Lent(types.SimpleNamespace(__cuda_array_interface__={}))
+    raises(TypeError, "`x`: its __cuda_array_interface__ has no", teatime.pack, none)
+    raises(ValueError, "0x10 is in the memory of no CUDA device", teatime.pack, _Lent(x, data=(16, False)))
+    raises(ValueError, "`device` is cpu, which is no CUDA GPU", teatime.to_cuda, np.ones(3), "cpu")
+    raises(TypeError, r"`genotypes` is in the memory of a GPU: hand over `genotypes.get\(\)`", teatime.genotype.pca, x, 2)
+    tensor = type("Tensor", (_Lent,), {"cpu": None})(x)
+    raises(TypeError, r"hand over `genotypes.cpu\(\)`", teatime.genotype.pca, tensor, 2)
+    raises(TypeError, r"`x` is in the memory of a GPU", teatime.pca, x, 2)
+    raises(TypeError, "pickle", pickle.dumps, x)
     assert x.__cuda_array_interface__ == interface
 
 
@@ -167,8 +165,7 @@ def test_arrays_of_several_gpus_do_not_meet(card):
     x = _values("f4", (6, 5))
     one, other = teatime.to_cuda(x, "cuda:0"), teatime.to_cuda(x, "cuda:1")
     assert teatime.gaussian_filter(_Lent(other), 1).device == "cuda:1"
-    with pytest.raises(ValueError, match="`x` is in the memory of cuda:0, and `y` is not"):
-        teatime.pairwise_distance(one, other)
+    raises(ValueError, "`x` is in the memory of cuda:0, and `y` is not", teatime.pairwise_distance, one, other)
 
 
 def test_the_current_gpu_is_left_as_it_was(card):
@@ -414,13 +411,11 @@ def test_dlpack_in_and_out(card):
     del given
     gc.collect()
     np.testing.assert_array_equal(taken.get(), x)
-    for option, words in (({"copy": True}, "not copied"), ({"dl_device": (1, 0)}, "handed over there")):
-        with pytest.raises(BufferError, match=words):
-            taken.__dlpack__(**option)
+    raises(BufferError, "not copied", taken.__dlpack__, copy=True)
+    raises(BufferError, "handed over there", taken.__dlpack__, dl_device=(1, 0))
     used = types.SimpleNamespace(__dlpack__=lambda **options: capsule, __dlpack_device__=lambda: (2, 0))
     np.testing.assert_array_equal(teatime.CudaArray._of(used, "x").get(), x)
-    with pytest.raises(BufferError, match="`x`: its __dlpack__ gives no fresh array"):
-        teatime.pack(used)
+    raises(BufferError, "`x`: its __dlpack__ gives no fresh array", teatime.pack, used)
     with pytest.raises(TypeError, match="`x` is on DLPack's device 1"):
         teatime.CudaArray._of(types.SimpleNamespace(__dlpack__=lambda **stream: np.ones(3).__dlpack__()), "x")
     del taken, capsule, _, used

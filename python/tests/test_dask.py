@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import bed, calls, dosages, write
+from conftest import bed, calls, dosages, raises, write
 
 import teatime
 from teatime import blocks, genotype
@@ -20,8 +20,6 @@ import dask  # noqa: E402
 import teatime.dask as td  # noqa: E402
 from teatime import _worker  # noqa: E402
 from teatime._distance import distance_options  # noqa: E402
-
-pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 
 
 @pytest.mark.parametrize("chunks", [(4096, 40, 2), (1000, 40, 2), (3000, 17, 1), (9000, 40, 2)])
@@ -75,8 +73,7 @@ def test_contigs_of_a_store(rng, tmp_path):
     assert [str(warning.message) for warning in told] == ["teatime: no variant is on 7"]
     for refused, words in (({"contigs": "9"}, "no variant is on such a contig"), ({"n_autosomes": 3}, "`n_autosomes`")):
         for function in (functools.partial(td.pca, n_components=2), td.grm, td.pairwise_distance):
-            with pytest.raises(ValueError, match=words):
-                function(store, **refused)
+            raises(ValueError, words, function, store, **refused)
 
 
 def test_stores_in_zip_archives(rng, tmp_path):
@@ -249,16 +246,13 @@ def test_distances_in_tiles_where_no_worker_holds_them_all(many_samples, monkeyp
     monkeypatch.setattr("teatime._tasks.workers", lambda: known)
     assert len(td.pairwise_distance(many_samples).chunks[0]) == 1
     del known[1]
-    with pytest.raises(MemoryError, match="150 samples: .* pairs of 64"):
-        td.pairwise_distance(many_samples)
+    raises(MemoryError, "150 samples: .* pairs of 64", td.pairwise_distance, many_samples)
     known.append({"memory_limit": 3_000_000, "nthreads": 1})
     known[0]["memory_limit"] = 3_000_000
     assert td.pairwise_distance(many_samples, samples_per_task=64).chunks[0] == (64, 64, 22)
     assert td.pairwise_distance(many_samples, samples_per_task=10**6).chunks[0] == (150,)
-    with pytest.raises(ValueError, match="`samples_per_task` of 0"):
-        td.pairwise_distance(many_samples, samples_per_task=0)
-    with pytest.raises(NotImplementedError, match="`samples_per_task` of canberra"):
-        td.pairwise_distance(many_samples, "canberra", samples_per_task=64)
+    raises(ValueError, "`samples_per_task` of 0", td.pairwise_distance, many_samples, samples_per_task=0)
+    raises(NotImplementedError, "`samples_per_task` of canberra", td.pairwise_distance, many_samples, "canberra", samples_per_task=64)
 
 
 def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
@@ -269,8 +263,7 @@ def test_tiles_of_a_store_that_changes_are_told(many_samples, tmp_path):
     # The second copy is unpickled after the store was written.
     other = pickle.loads(pickle.dumps(bands))
     shutil.copyfile(path / "call_genotype" / "0.0.0", path / "call_genotype" / "1.0.0")
-    with pytest.raises(RuntimeError, match="changed between two tasks"):
-        _worker.tiles_of_band(other, 0, 64)
+    raises(RuntimeError, "changed between two tasks", _worker.tiles_of_band, other, 0, 64)
 
 
 def test_boxes_are_of_whole_chunks():
@@ -290,8 +283,7 @@ def test_what_stored_images_are_filtered_into(images):
     for options in ({"output": ">f4"}, {"rounding": "scipy"}, {"radius": (3, 0)}, {"narrow": True, "output": "f8"}):
         want = teatime.gaussian_filter(values, 2, device="cpu", **options)
         np.testing.assert_array_equal(td.gaussian_filter(path, 2, array=array, chunks=20, **options), want)
-    with pytest.raises(ValueError, match="`chunks` of 0"):
-        td.gaussian_filter(path, 2, array=array, chunks=0)
+    raises(ValueError, "`chunks` of 0", td.gaussian_filter, path, 2, array=array, chunks=0)
     # The radius exceeds a short axis, which then has one chunk.
     far = td.gaussian_filter(path, 90, mode="wrap", array=array, chunks=20)
     np.testing.assert_array_equal(far, teatime.gaussian_filter(values, 90, mode="wrap", device="cpu"))
@@ -299,11 +291,9 @@ def test_what_stored_images_are_filtered_into(images):
 
 def test_stores_without_genotypes_are_named(tmp_path):
     for number, shape in enumerate(((0, 5, 2), (5, 0, 2))):
-        path = str(tmp_path / f"none{number}.zarr")
-        write(path, "call_genotype", np.empty(shape, "i1"), (1, 1, 2))
+        path = write(tmp_path / f"none{number}.zarr", "call_genotype", np.empty(shape, "i1"), (1, 1, 2))
         for call in (td.pairwise_distance, td.grm):
-            with pytest.raises(ValueError, match=f"none{number}.zarr.*variants"):
-                call(path)
+            raises(ValueError, f"none{number}.zarr.*variants", call, path)
 
 
 def test_missing_chunks(store, images, genotypes, tmp_path):
@@ -323,8 +313,7 @@ def test_missing_chunks(store, images, genotypes, tmp_path):
         (lambda **fill: blocks.Variants(copy, **fill).normal_product(x), lambda: blocks.Variants(holed).normal_product(x)),
         (lambda **fill: td.gaussian_filter(slide, 1, array=array, compute=True, **fill), lambda: teatime.gaussian_filter(image, 1)),
     ):
-        with pytest.raises(OSError, match="1, 0"):
-            call()
+        raises(OSError, "1, 0", call)
         np.testing.assert_array_equal(call(fill=True), plain())
 
 
@@ -368,8 +357,7 @@ def test_a_store_that_a_worker_does_not_see_is_named(store, images, tmp_path):
     for moved in (path, image):
         moved.rename(moved.with_name(f"moved-{moved.name}"))
     for result in made:
-        with pytest.raises(OSError, match=r"(cohort|slide)\.zarr.*\(seen from .*, process \d+: every worker has to see the store"):
-            result.compute()
+        raises(OSError, r"(cohort|slide)\.zarr.*\(seen from .*, process \d+: every worker has to see the store", result.compute)
 
 
 def test_a_band_is_read_again_elsewhere(store, tmp_path):
@@ -381,8 +369,7 @@ def test_a_band_is_read_again_elsewhere(store, tmp_path):
     path.rename(tmp_path / "elsewhere.zarr")
     # An error while dask unpickles would never be reported.
     other = pickle.loads(pickled)
-    with pytest.raises(OSError, match="every worker has to see the store"):
-        _worker.product_of_band(other, x)
+    raises(OSError, "every worker has to see the store", _worker.product_of_band, other, x)
 
 
 def test_genotypes_that_change_between_products_are_told(store, tmp_path):
@@ -398,5 +385,4 @@ def test_genotypes_that_change_between_products_are_told(store, tmp_path):
     same = _worker.add_products(*(band.product(x) for band in bands))
     assert _worker.next_vectors(iteration, [first, same]) is not None
     again = _worker.add_products(bands[0].product(x), pickle.loads(pickle.dumps(bands[1])).product(x))
-    with pytest.raises(RuntimeError, match="changed between two products"):
-        _worker.next_vectors(iteration, [first, again])
+    raises(RuntimeError, "changed between two products", _worker.next_vectors, iteration, [first, again])

@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from conftest import calls, write
+from conftest import calls, raises, write
 
 import teatime
 from teatime import genotype
@@ -16,18 +16,12 @@ import dask  # noqa: E402
 import teatime.dask as td  # noqa: E402
 from teatime import _tasks, _worker  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
 CALLS = calls(np.random.default_rng(6), 500, 12)
-
-
-def stored(path, name, values, chunks):
-    write(path, name, values, chunks)
-    return str(path)
 
 
 @pytest.fixture
 def store(tmp_path):
-    return stored(tmp_path / "cohort.zarr", "call_genotype", CALLS, (100, 12, 2))
+    return write(tmp_path / "cohort.zarr", "call_genotype", CALLS, (100, 12, 2))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +39,7 @@ def store(tmp_path):
 def test_axes_and_modes_of_gaussians(rng, tmp_path, options):
     x = rng.random((11, 20, 13)).astype("f4")
     want = teatime.gaussian_filter(x, **options)
-    path = stored(tmp_path / "image.zarr", "a", x, (4, 7, 13))
+    path = write(tmp_path / "image.zarr", "a", x, (4, 7, 13))
     for chunks in ((4, 7, 5), (11, 19, 13), (3, 20, 4)):
         for source, more in ((da.from_array(x, chunks=chunks), {}), (path, {"array": "a", "chunks": chunks})):
             result = td.gaussian_filter(source, **options, **more)
@@ -74,7 +68,7 @@ def test_masked_blocks_are_refused():
 
 def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path):
     values = np.array([[2**24], [2**24 + 1]], "i4")
-    x, path = da.from_array(values, chunks=(1, 1)), stored(tmp_path / "image.zarr", "a", values, (1, 1))
+    x, path = da.from_array(values, chunks=(1, 1)), write(tmp_path / "image.zarr", "a", values, (1, 1))
     beyond = r"integers beyond 2\*\*24"
     for result, want, error, words in (
         (td.pairwise_distance(x, device=device), [[0, 1], [1, 0]], ValueError, f"`x`: {beyond}"),
@@ -84,8 +78,7 @@ def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path)
         if device.f64:
             np.testing.assert_array_equal(result, want)
         else:
-            with pytest.raises(error, match=words):
-                result.compute(scheduler="sync")
+            raises(error, words, result.compute, scheduler="sync")
     u, s, v = (np.asarray(part) for part in td.svd_compressed(x, 1))
     np.testing.assert_allclose(u * s @ v, values, rtol=1e-12)
 
@@ -94,8 +87,7 @@ def test_large_integers_are_refused_by_workers_without_float64(device, tmp_path)
 def test_products_of_large_and_small_blocks(device, dtype, power):
     block = (np.array([[3.0, 0], [0, 2], [3, 2]]) * 2.0**power).astype(dtype)
     if abs(power) > 500:
-        with pytest.raises(ValueError, match=r"`a`: .*above 2\*\*500, and below"):
-            _worker.product_of_block(block, np.eye(2), device.name)
+        raises(ValueError, r"`a`: .*above 2\*\*500, and below", _worker.product_of_block, block, np.eye(2), device.name)
     else:
         product = _worker.product_of_block(block, np.eye(2), device.name)
         np.testing.assert_allclose(product / 4.0**power, [[18, 6], [6, 8]], rtol=1e-6)
@@ -166,10 +158,8 @@ def test_sums_that_no_worker_holds_are_refused(scheduler, store):
     exact = td.pca(store, 2, method="exact").scores.name
     workers.update(a={"memory_limit": 1000}, b={"memory_limit": 1700})
     for call in (lambda: td.pairwise_distance(store, "canberra"), lambda: td.grm(store), lambda: td.pca(store, 2, method="exact")):
-        with pytest.raises(MemoryError, match="12 samples: .* largest worker 1.7e-06 GB"):
-            call()
-    with pytest.raises(MemoryError, match="12 samples: .* pairs of 64 .* may take 5e-07 GB of the smallest worker"):
-        td.pairwise_distance(store)
+        raises(MemoryError, "12 samples: .* largest worker 1.7e-06 GB", call)
+    raises(MemoryError, "12 samples: .* pairs of 64 .* may take 5e-07 GB of the smallest worker", td.pairwise_distance, store)
     name = td.pca(store, 2).scores.name
     assert name != exact and name == td.pca(store, 2, method="randomized").scores.name
     workers["b"]["memory_limit"] = 0
@@ -180,7 +170,7 @@ def test_sums_that_no_worker_holds_are_refused(scheduler, store):
 def test_gaussians_of_stores_keep_to_the_memory_of_workers(scheduler, monkeypatch, tmp_path):
     _, workers = scheduler
     image = np.random.default_rng(1).integers(0, 256, (512, 512, 16)).astype("u1")
-    path = stored(tmp_path / "image.zarr", "image", image, (64, 64, 16))
+    path = write(tmp_path / "image.zarr", "image", image, (64, 64, 16))
     assert td.gaussian_filter(path, 1, array="image").numblocks == (1, 1, 1)
     workers.update(a={"memory_limit": 16 << 20, "nthreads": 2}, b={"memory_limit": 1 << 40, "nthreads": 1})
     small = td.gaussian_filter(path, 1, array="image")
@@ -194,8 +184,7 @@ def test_gaussians_of_stores_keep_to_the_memory_of_workers(scheduler, monkeypatc
     with pytest.raises(MemoryError, match=r"a box of \[512, 512, 16\] takes 0.00419 GB, and a task may hold 0.00419 GB .* smaller `chunks`"):
         large.compute(scheduler="sync")
     worker.memory_manager.memory_limit += 4 << 10
-    with pytest.raises(MemoryError, match="memory budget of"):
-        large.compute(scheduler="sync")
+    raises(MemoryError, "memory budget of", large.compute, scheduler="sync")
     worker.memory_manager.memory_limit = None
     np.testing.assert_array_equal(large.compute(scheduler="sync"), whole)
 
@@ -203,53 +192,46 @@ def test_gaussians_of_stores_keep_to_the_memory_of_workers(scheduler, monkeypatc
 DOSAGES = da.zeros((9, 3), dtype="i1")
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: td.pca(da.zeros(3)), ValueError, r"\(variants, samples\)"),
-        (lambda: td.pca(DOSAGES, 4), ValueError, "`n_components` of 4"),
-        (lambda: td.pca(DOSAGES, 2, method="fast"), ValueError, "`method` is"),
-        (lambda: td.pca(DOSAGES, 2, scaler="none at all"), ValueError, "`scaler` is one of"),
-        (lambda: td.pca(DOSAGES, 2, signs="u"), ValueError, "`signs` of u"),
-        (lambda: td.pca(DOSAGES, 2, resources={"GPU": 1}), ValueError, "compute=True"),
-        (lambda: td.pca(DOSAGES[da.zeros(9) > 0], 2), ValueError, "unknown shape"),
-        (lambda: td.pca("/nowhere.zarr"), OSError, "nowhere"),
-        (lambda: td.pca("ftp://host/x"), OSError, "ftp://host/x: is a URL of another scheme"),
-        (lambda: td.pca(genotype.genotypes_of(CALLS, None, "pca")), TypeError, "`genotypes` is a store that is open here"),
-        (lambda: td.grm(DOSAGES, "yang"), ValueError, "`method` is gcta"),
-        (lambda: td.pca("http://[::1]/x", storage_options={"region": 1}), OSError, "`region` is not an option"),
-        (lambda: td.grm("http://[::1]/x", storage_options={"region": 1}), OSError, "`region` is not an option"),
-        (lambda: td.pairwise_distance("http://[::1]/x", storage_options={"region": 1}), OSError, "`region` is not an option"),
-        (lambda: td.grm(DOSAGES, fill=True), TypeError, "`contigs` and `n_autosomes` are for the path of a store"),
-        (lambda: td.pca(DOSAGES, 2, storage_options={}), TypeError, "`contigs` and `n_autosomes` are for the path of a store"),
-        (lambda: td.pca(DOSAGES, 2, contigs="1"), TypeError, "`contigs` and `n_autosomes` are for the path of a store"),
-        (lambda: td.grm(DOSAGES, n_autosomes=3), TypeError, "`contigs` and `n_autosomes` are for the path of a store"),
-        (lambda: td.pairwise_distance(DOSAGES, contigs="1"), TypeError, "`contigs`.* are for the path of a store"),
-        (lambda: td.svd_compressed(da.zeros((3, 3)), 2, iterator="other"), ValueError, "`iterator` is"),
-        (lambda: td.svd_compressed(da.zeros((9, 3)), 2, seed=-1), ValueError, "`seed` is -1"),
-        (lambda: td.pairwise_distance(da.zeros(3)), ValueError, "1 axes"),
-        (lambda: td.pairwise_distance(da.zeros((3, 3)), "near"), ValueError, "`metric` is one of"),
-        (lambda: td.pairwise_distance(da.zeros((3, 3)), "jensenshannon"), NotImplementedError, "whole"),
-        (lambda: td.pairwise_distance(da.zeros((3, 3)), samples_per_task=2), TypeError, "for the path of a store"),
-        (lambda: td.pairwise_distance(da.ones((2, 2)), y=da.ones((2, 3))), ValueError, "`x` has 2 features, `y` 3"),
-        (lambda: td.pairwise_distance(da.ones((2, 2)), y=da.ones(3)), ValueError, "`y` is .* 1 axes"),
-        (lambda: td.pairwise_distance(da.ones((2, 2)), y=da.ones((2, 2)), condensed=True), ValueError, "`y` is for .* without `condensed`"),
-        (lambda: td.pairwise_distance(da.ones((2, 2)), "kl_divergence", condensed=True), ValueError, "not symmetric: there is no condensed"),
-        (lambda: td.pairwise_distance("none.zarr", y=da.ones((2, 2))), ValueError, "`y` is for a dask array `x`"),
-        (lambda: td.pairwise_distance(da.ones((2, 2)), y="none.zarr"), TypeError, "`y` is a dask array"),
-        (lambda: td.pairwise_distance(da.ones((2, 2)), fill=True), TypeError, "`fill`.* are for the path of a store"),
-        (lambda: td.pairwise_distance("none.zarr", "kl_divergence", missing="propagate"), NotImplementedError, "not symmetric"),
-        (lambda: td.pairwise_distance("ftp://host/x"), OSError, "ftp://host/x: is a URL of another scheme"),
-        (lambda: td.pairwise_distance(genotype.genotypes_of(CALLS, None, "pca")), TypeError, "`x` is a store that is open here"),
-        (lambda: td.gaussian_filter(da.zeros((9, 3)), 1, axes=2), ValueError, "`axes`: 2 is out of range"),
-        (lambda: td.gaussian_filter(da.zeros(3), 1, mode="around"), ValueError, "`mode` is one of"),
-        (lambda: td.gaussian_filter(da.zeros(3), float("nan")), ValueError, "`sigma` of nan"),
-        (lambda: td.gaussian_filter(da.zeros(3), 1, chunks=2), TypeError, "for the path of a stored array"),
-        (lambda: td.gaussian_filter(da.zeros(3), 1, device="cuda:99", compute=True), RuntimeError, "cuda:99"),
-        (lambda: td.gaussian_filter(da.from_array(np.array([object()]), chunks=1), 1).compute(), (TypeError, ValueError), "object"),
-        (lambda: td.unpack(da.zeros((3, 3), dtype="u1"), 13), ValueError, "up to 12"),
-    ],
-)
-def test_wrong_arguments_are_named(call, error, words):
-    with pytest.raises(error, match=words):
-        call()
+def test_wrong_arguments_are_named():
+    raises(ValueError, r"\(variants, samples\)", td.pca, da.zeros(3))
+    raises(ValueError, "`n_components` of 4", td.pca, DOSAGES, 4)
+    raises(ValueError, "`method` is", td.pca, DOSAGES, 2, method="fast")
+    raises(ValueError, "`scaler` is one of", td.pca, DOSAGES, 2, scaler="none at all")
+    raises(ValueError, "`signs` of u", td.pca, DOSAGES, 2, signs="u")
+    raises(ValueError, "compute=True", td.pca, DOSAGES, 2, resources={"GPU": 1})
+    raises(ValueError, "unknown shape", td.pca, DOSAGES[da.zeros(9) > 0], 2)
+    raises(OSError, "nowhere", td.pca, "/nowhere.zarr")
+    raises(OSError, "ftp://host/x: is a URL of another scheme", td.pca, "ftp://host/x")
+    raises(TypeError, "`genotypes` is a store that is open here", td.pca, genotype.genotypes_of(CALLS, None, "pca"))
+    raises(ValueError, "`method` is gcta", td.grm, DOSAGES, "yang")
+    raises(OSError, "`region` is not an option", td.pca, "http://[::1]/x", storage_options={"region": 1})
+    raises(OSError, "`region` is not an option", td.grm, "http://[::1]/x", storage_options={"region": 1})
+    raises(OSError, "`region` is not an option", td.pairwise_distance, "http://[::1]/x", storage_options={"region": 1})
+    raises(TypeError, "`contigs` and `n_autosomes` are for the path of a store", td.grm, DOSAGES, fill=True)
+    raises(TypeError, "`contigs` and `n_autosomes` are for the path of a store", td.pca, DOSAGES, 2, storage_options={})
+    raises(TypeError, "`contigs` and `n_autosomes` are for the path of a store", td.pca, DOSAGES, 2, contigs="1")
+    raises(TypeError, "`contigs` and `n_autosomes` are for the path of a store", td.grm, DOSAGES, n_autosomes=3)
+    raises(TypeError, "`contigs`.* are for the path of a store", td.pairwise_distance, DOSAGES, contigs="1")
+    raises(ValueError, "`iterator` is", td.svd_compressed, da.zeros((3, 3)), 2, iterator="other")
+    raises(ValueError, "`seed` is -1", td.svd_compressed, da.zeros((9, 3)), 2, seed=-1)
+    raises(ValueError, "1 axes", td.pairwise_distance, da.zeros(3))
+    raises(ValueError, "`metric` is one of", td.pairwise_distance, da.zeros((3, 3)), "near")
+    raises(NotImplementedError, "whole", td.pairwise_distance, da.zeros((3, 3)), "jensenshannon")
+    raises(TypeError, "for the path of a store", td.pairwise_distance, da.zeros((3, 3)), samples_per_task=2)
+    raises(ValueError, "`x` has 2 features, `y` 3", td.pairwise_distance, da.ones((2, 2)), y=da.ones((2, 3)))
+    raises(ValueError, "`y` is .* 1 axes", td.pairwise_distance, da.ones((2, 2)), y=da.ones(3))
+    raises(ValueError, "`y` is for .* without `condensed`", td.pairwise_distance, da.ones((2, 2)), y=da.ones((2, 2)), condensed=True)
+    raises(ValueError, "not symmetric: there is no condensed", td.pairwise_distance, da.ones((2, 2)), "kl_divergence", condensed=True)
+    raises(ValueError, "`y` is for a dask array `x`", td.pairwise_distance, "none.zarr", y=da.ones((2, 2)))
+    raises(TypeError, "`y` is a dask array", td.pairwise_distance, da.ones((2, 2)), y="none.zarr")
+    raises(TypeError, "`fill`.* are for the path of a store", td.pairwise_distance, da.ones((2, 2)), fill=True)
+    raises(NotImplementedError, "not symmetric", td.pairwise_distance, "none.zarr", "kl_divergence", missing="propagate")
+    raises(OSError, "ftp://host/x: is a URL of another scheme", td.pairwise_distance, "ftp://host/x")
+    raises(TypeError, "`x` is a store that is open here", td.pairwise_distance, genotype.genotypes_of(CALLS, None, "pca"))
+    raises(ValueError, "`axes`: 2 is out of range", td.gaussian_filter, da.zeros((9, 3)), 1, axes=2)
+    raises(ValueError, "`mode` is one of", td.gaussian_filter, da.zeros(3), 1, mode="around")
+    raises(ValueError, "`sigma` of nan", td.gaussian_filter, da.zeros(3), float("nan"))
+    raises(TypeError, "for the path of a stored array", td.gaussian_filter, da.zeros(3), 1, chunks=2)
+    raises(RuntimeError, "cuda:99", td.gaussian_filter, da.zeros(3), 1, device="cuda:99", compute=True)
+    raises((TypeError, ValueError), "object", lambda: td.gaussian_filter(da.from_array(np.array([object()]), chunks=1), 1).compute())
+    raises(ValueError, "up to 12", td.unpack, da.zeros((3, 3), dtype="u1"), 13)

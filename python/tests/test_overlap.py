@@ -13,7 +13,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from conftest import opened, write
+from conftest import opened, raises, write
 
 import teatime
 from teatime._overlap import Overlap
@@ -24,8 +24,7 @@ zarr = pytest.importorskip("zarr", minversion="3", reason="zarr 3 is not install
 
 
 def stored(path, values, chunks, zarr_format=3, **options):
-    write(path, "x", values, chunks, zarr_format, **options)
-    return str(path / "x")
+    return os.path.join(write(path, "x", values, chunks, zarr_format, **options), "x")
 
 
 def least(*given, **options):
@@ -135,20 +134,14 @@ def test_filters_are_written_as_of_the_whole(image, tmp_path):
     for done in (0, made.boxes):
         counts = teatime.write_gaussian_filter(whole, again, 1.5, mode="nearest", chunks=16, resume=True, **few)
         assert (counts.boxes, counts.found) == (made.boxes - done, done)
-    with pytest.raises(OSError, match="job"):
-        teatime.write_gaussian_filter(whole, again, 2, mode="nearest", chunks=16, resume=True, **few)
+    raises(OSError, "job", teatime.write_gaussian_filter, whole, again, 2, mode="nearest", chunks=16, resume=True, **few)
     teatime.write_gaussian_filter(whole, tmp_path / "f8", 1, dtype="f8", **few)
     np.testing.assert_allclose(zarr.open_array(tmp_path / "f8")[:], ndimage.gaussian_filter(whole.astype("f8"), 1), rtol=1e-12)
-    with pytest.raises(ValueError, match="`dtype` of bool"):
-        teatime.write_gaussian_filter(np.zeros(3, bool), tmp_path / "refused", 1, dtype=bool, **few)
-    with pytest.raises(TypeError, match="`out` is"):
-        teatime.write_denoise_tv_chambolle(whole, 0.2)
-    with pytest.raises(TypeError, match="`storage_options`"):
-        teatime.write_gaussian_filter(whole, tmp_path / "refused", 1, storage_options={})
-    with pytest.raises(ValueError, match="`dtype` of int16"):
-        teatime.write_gaussian_filter(np.zeros(3), tmp_path / "refused", 1, dtype="i2", **few)
-    with pytest.raises(ValueError, match="disks alone"):
-        teatime.write_gaussian_filter(np.zeros(3), "s3://bucket/out", 1, **few)
+    raises(ValueError, "`dtype` of bool", teatime.write_gaussian_filter, np.zeros(3, bool), tmp_path / "refused", 1, dtype=bool, **few)
+    raises(TypeError, "`out` is", teatime.write_denoise_tv_chambolle, whole, 0.2)
+    raises(TypeError, "`storage_options`", teatime.write_gaussian_filter, whole, tmp_path / "refused", 1, storage_options={})
+    raises(ValueError, "`dtype` of int16", teatime.write_gaussian_filter, np.zeros(3), tmp_path / "refused", 1, dtype="i2", **few)
+    raises(ValueError, "disks alone", teatime.write_gaussian_filter, np.zeros(3), "s3://bucket/out", 1, **few)
     smooth = tmp_path / "smooth.zarr"
     teatime.write_denoise_tv_chambolle(tmp_path / "x.npy", smooth, 0.2, **few)
     np.testing.assert_array_equal(zarr.open_array(smooth)[:], teatime.denoise_tv_chambolle(whole, 0.2, device="cpu"))
@@ -207,15 +200,11 @@ def test_images_become_images(tmp_path, version):
         ({"level": 2}, "`level`: 2, and .* has 2 levels"), ({"level": -1}, "`level` is -1"), ({**physical, "axes": 1}, "`axes` is None"),
         ({**physical, "sigma": -1}, "-1 micrometer along `y`"), ({**physical, "sigma": [1, 2, 3]}, "3 numbers, expected one or 2"),
     ):
-        with pytest.raises(ValueError, match=match):
-            teatime.write_gaussian_filter(path, tmp_path / "refused", **{"sigma": 1, **options})
+        raises(ValueError, match, teatime.write_gaussian_filter, path, tmp_path / "refused", **{"sigma": 1, **options})
     for options, match in (({"level": 0}, "an array is none"), ({"pyramid": True}, "`pyramid`"), (physical, "`physical`")):
-        with pytest.raises(ValueError, match=match):
-            teatime.write_gaussian_filter(path / "full", tmp_path / "refused", 1, **options)
-    with pytest.raises(OSError, match="nowhere"):
-        teatime.write_gaussian_filter(tmp_path / "nowhere", tmp_path / "refused", 1, level=0)
-    with pytest.raises(TypeError, match="`level`"):
-        teatime.write_gaussian_filter(values, tmp_path / "refused", 1, level=0)
+        raises(ValueError, match, teatime.write_gaussian_filter, path / "full", tmp_path / "refused", 1, **options)
+    raises(OSError, "nowhere", teatime.write_gaussian_filter, tmp_path / "nowhere", tmp_path / "refused", 1, level=0)
+    raises(TypeError, "`level`", teatime.write_gaussian_filter, values, tmp_path / "refused", 1, level=0)
     assert not (tmp_path / "refused").exists()
 
 
@@ -236,8 +225,7 @@ def test_a_stopped_image_is_none_until_it_is_continued(tmp_path):
         teatime.map_overlap(fails, path, out, memory=least_memory, **how)
     assert (out / "0").exists() and not (out / "zarr.json").exists()
     for options in ({"pyramid": False}, {"level": 1}):
-        with pytest.raises(OSError, match="job"):
-            teatime.map_overlap(fails, path, out, memory=least_memory, **{**how, **options})
+        raises(OSError, "job", teatime.map_overlap, fails, path, out, memory=least_memory, **{**how, **options})
     last[0] = 99
     counts = teatime.map_overlap(fails, path, out, memory=least_memory, **how)
     assert counts.found >= 1 <= counts.boxes
@@ -293,10 +281,8 @@ def test_exceptions_arrive_as_they_were_raised_and_name_the_box(image, tmp_path,
     def full(x):
         raise MemoryError("of its own")
 
-    with pytest.raises(MemoryError, match="of its own"):
-        teatime.map_overlap(full, path)
-    with pytest.raises(LookupError, match="enough"):
-        teatime.map_overlap(np.abs, path, progress=lambda *_: (_ for _ in ()).throw(LookupError("enough")))
+    raises(MemoryError, "of its own", teatime.map_overlap, full, path)
+    raises(LookupError, "enough", teatime.map_overlap, np.abs, path, progress=lambda *_: (_ for _ in ()).throw(LookupError("enough")))
 
 
 def test_what_was_begun_is_gone_on_with(image, tmp_path):
@@ -316,16 +302,13 @@ def test_what_was_begun_is_gone_on_with(image, tmp_path):
         with pytest.raises(InterruptedError):
             teatime.map_overlap(doubled, path, out, 1, resume=True, memory=memory, device=ALONE)
     left[0] = 1000
-    with pytest.raises(FileExistsError, match="resume=True goes on"):
-        teatime.map_overlap(doubled, path, out, 1)
+    raises(FileExistsError, "resume=True goes on", teatime.map_overlap, doubled, path, out, 1)
     for changed in ({"more": 1}, {"boundary": "periodic"}, {"trim": False}, {"chunks": 35}):
-        with pytest.raises(OSError, match="of another job"):
-            teatime.map_overlap(doubled, path, out, 1, resume=True, **changed)
+        raises(OSError, "of another job", teatime.map_overlap, doubled, path, out, 1, resume=True, **changed)
     other = {}
     exec("def doubled(x, more=0):\n    return 3 * x", other)
     other["doubled"].__module__, other["doubled"].__qualname__ = doubled.__module__, doubled.__qualname__
-    with pytest.raises(OSError, match="of another job"):
-        teatime.map_overlap(other["doubled"], path, out, 1, resume=True)
+    raises(OSError, "of another job", teatime.map_overlap, other["doubled"], path, out, 1, resume=True)
     counts = teatime.map_overlap(doubled, path, out, 1, resume=True, memory=memory, device=ALONE)
     assert counts.found == 6 and counts.boxes > 0
     assert teatime.map_overlap(doubled, path, out, 1, resume=True).boxes == 0
@@ -334,8 +317,7 @@ def test_what_was_begun_is_gone_on_with(image, tmp_path):
     for file in (file for file in whole.rglob("*") if file.is_file()):
         assert file.read_bytes() == (out / file.relative_to(whole)).read_bytes(), file
     zarr.open_array(path, mode="r+")[0, 0] = 9
-    with pytest.raises(OSError, match="of another job"):
-        teatime.map_overlap(doubled, path, out, 1, resume=True)
+    raises(OSError, "of another job", teatime.map_overlap, doubled, path, out, 1, resume=True)
 
 
 @pytest.mark.parametrize("where", ["in the function", "beside it"])
@@ -428,8 +410,7 @@ def test_what_is_refused_is_named(image, tmp_path):
         (np.abs, values, {"resume": True}, TypeError, "`resume`, `pyramid` and `chunks` are for a Zarr array or an image"),
         (np.abs, tmp_path / "nowhere", {}, OSError, "nowhere"),
     ):
-        with pytest.raises(error, match=words):
-            teatime.map_overlap(function, x, **options)
+        raises(error, words, teatime.map_overlap, function, x, **options)
 
 
 def test_functions_on_a_gpu_get_arrays_there(image, tmp_path):
@@ -450,8 +431,7 @@ def test_functions_on_a_gpu_get_arrays_there(image, tmp_path):
         np.testing.assert_array_equal(zarr.open_array(str(tmp_path / f"{function.__name__}.zarr"), mode="r")[...], want)
     # An array that a function keeps does not change.
     np.testing.assert_array_equal(kept[0].get(), values)
-    with pytest.raises(MemoryError, match="again"):
-        teatime.map_overlap(lambda x: (_ for _ in ()).throw(MemoryError("again")), path, device=device)
+    raises(MemoryError, "again", teatime.map_overlap, lambda x: (_ for _ in ()).throw(MemoryError("again")), path, device=device)
     full = [2]
 
     def sometimes_full(x):
@@ -474,8 +454,7 @@ def test_tasks_read_boxes_of_a_store(image):
         np.testing.assert_array_equal(result.compute(scheduler="threads"), want)
     doubled = td.map_overlap(lambda x, more: 2.0 * x + more, path, dtype="f4", more=np.float32(1), compute=True)
     np.testing.assert_array_equal(doubled, 2 * values + 1)
-    with pytest.raises(TypeError, match="dask.array.map_overlap takes a dask array"):
-        td.map_overlap(np.abs, da.ones(3))
+    raises(TypeError, "dask.array.map_overlap takes a dask array", td.map_overlap, np.abs, da.ones(3))
 
 
 def test_functions_that_write_to_their_argument_or_give_another_order():

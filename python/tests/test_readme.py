@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -61,9 +60,6 @@ def test_programs_run(program, cohort, request, monkeypatch):
     if "Client(" in program:
         client = request.getfixturevalue("client")
         monkeypatch.setattr("dask.distributed.Client", lambda **_: client)
-    with warnings.catch_warnings():
-        # The store is so small that tasks want other blocks.
-        warnings.filterwarnings("ignore", message="teatime. rechunked")
-        exec(compile(program, "<document>", "exec"), given)
+    exec(compile(program, "<document>", "exec"), given)
     if "sgkit" in program:
         given["teatime"].sgkit.uninstall()

@@ -1,12 +1,11 @@
 """Results of genotypes as datasets, tables, plots and HTML, with the names of samples."""
 
 import dataclasses
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-from conftest import bed, calls, dosages
+from conftest import bed, calls, dosages, raises
 
 from teatime import genotype
 
@@ -93,8 +92,7 @@ def test_plots(results, kind):
         axes = results[kind].plot(2, 3, c="red")
         np.testing.assert_array_equal(axes.collections[-1].get_offsets(), values[:, 1:3])
         assert len(axes.collections) == 1 + (kind == "projection") and axes.get_xlabel().startswith("PC2 (")
-        with pytest.raises(ValueError, match="`y` of 4: there are the components 1 to 3"):
-            results[kind].plot(1, 4)
+        raises(ValueError, "`y` of 4: there are the components 1 to 3", results[kind].plot, 1, 4)
     else:
         own = pyplot.subplots()[1]
         axes = results[kind].plot(ax=own, cmap="gray")
@@ -118,12 +116,6 @@ def test_of_dask(stores):
     assert list(computed.to_pandas().index) == ONE and "PC2" in computed._repr_html_()
 
 
-def test_nothing_is_imported_before_it_is_needed():
-    code = "import sys, teatime.genotype; assert not {'xarray', 'pandas', 'matplotlib'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_a_missing_package_is_named(results, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_pandas needs pandas, which is not installed"):
-        results["grm"].to_pandas()
+    raises(ImportError, "to_pandas needs pandas, which is not installed", results["grm"].to_pandas)

@@ -7,8 +7,6 @@ import pytest
 
 import teatime.sgkit
 
-pytestmark = pytest.mark.filterwarnings("ignore:teatime. rechunked")
-
 
 @pytest.fixture
 def sgkit():

@@ -3,7 +3,7 @@
 import json
 
 import numpy as np
-import pytest
+from conftest import raises
 
 import teatime
 
@@ -34,11 +34,9 @@ def test_calls_within_are_recorded(tmp_path):
 
 
 def test_what_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="`events`"):
-        teatime.Timeline(events=-1)
+    raises(ValueError, "`events`", teatime.Timeline, events=-1)
     timeline = teatime.Timeline(events=2)
-    with pytest.raises(OSError, match="absent"):
-        timeline.write_trace(tmp_path / "absent" / "t.json")
+    raises(OSError, "absent", timeline.write_trace, tmp_path / "absent" / "t.json")
     with timeline:
         teatime.pairwise_distance(X, device="cpu")
     kept, dropped = timeline.events()

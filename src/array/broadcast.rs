@@ -2,10 +2,8 @@
 
 use crate::{Error, Result};
 
-/// Returns the broadcast shape: axes are aligned from the last, and an extent of 1 repeats.
-///
-/// # Errors
-/// [`Error::Shape`] where two extents differ and neither is 1.
+/// Returns the broadcast shape: axes are aligned from the last, and an extent of 1 repeats. Fails with [`Error::Shape`]
+/// where two extents differ and neither is 1.
 pub(crate) fn together(op: &'static str, shapes: &[&[u64]]) -> Result<Vec<u64>> {
     let rank = shapes.iter().map(|shape| shape.len()).max().unwrap_or(0);
     let mut out = vec![1; rank];
@@ -37,10 +35,7 @@ pub(crate) struct Axes<const N: usize> {
 
 impl<const N: usize> Axes<N> {
     /// Merges the axes of operands of these shapes, for a result of shape `out`, to three. The last axis is the innermost. With two axes, the
-    /// middle one has extent 1. A single axis is the last.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for more than three merged axes.
+    /// middle one has extent 1. A single axis is the last. Fails with [`Error::Shape`] for more than three merged axes.
     pub(crate) fn new(op: &'static str, out: &[u64], shapes: [&[u64]; N]) -> Result<Self> {
         // Each axis has its extent and flags for the operands that have it.
         let mut axes: Vec<(u64, [bool; N])> = Vec::new();

@@ -169,10 +169,7 @@ impl Most {
         Self { bytes: limits.room().min(counted).min(UNIT * (units - 2)), units }
     }
 
-    /// Returns the maximum number of rows.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] if one row does not fit.
+    /// Returns the maximum number of rows. Fails with [`Error::Limit`] if one row does not fit.
     pub(super) fn rows(&self, row: u64) -> Result<u64> {
         match self.bytes / row {
             0 => Err(Error::Limit { what: "bytes in one row of a matrix", requested: row, max: self.bytes }),

@@ -13,7 +13,8 @@ use std::{
 use super::{Inner, listed};
 use crate::{
     Cancel, Device, DeviceInfo, DeviceKind, DeviceOptions, Error, Needs, Progress, Result, Run, Status,
-    timeline::MEMBER, waiting::BETWEEN,
+    timeline::MEMBER,
+    waiting::{BETWEEN, lock},
 };
 
 /// The end of a member's work, or its panic.
@@ -113,8 +114,7 @@ impl Device {
         self.members().into_iter().find(|other| !self.is_same(other) && kind(other) != kind(self))
     }
 
-    /// # Errors
-    /// [`Error::Argument`] for a group of devices of different kinds, whose results may differ in the last bits.
+    /// Fails with [`Error::Argument`] for a group of devices of different kinds, whose results may differ in the last bits.
     pub(crate) fn has_one_kind(&self, op: &'static str) -> Result<()> {
         match self.another_kind() {
             None => Ok(()),
@@ -162,7 +162,7 @@ impl Device {
         let results: Vec<Mutex<Option<T>>> = self.members().iter().map(|_| Mutex::new(None)).collect();
         self.run_members(run, total, &|i, member, run| {
             let result = work(i, member, run)?;
-            *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *lock(&results[i]) = Some(result);
             Ok(())
         })?;
         let result = |result: Mutex<Option<T>>| result.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -275,9 +275,7 @@ pub(super) fn names(text: &str) -> Option<Vec<&str>> {
 }
 
 /// Returns the names of all cards of a backend; `skipped` gets those that cannot be used. An adapter of a card that another interface has
-/// too counts once, integrated ones count if there are no others, and wgpu's software adapters do not.
-///
-/// # Errors
+/// too counts once, integrated ones count if there are no others, and wgpu's software adapters do not. Fails with
 /// [`Error::NoDevice`] if there is none.
 fn cards(wanted: &str, backend: &str, skipped: &mut Vec<(String, String)>) -> Result<Vec<String>> {
     let (mut usable, mut tried) = (Vec::<(String, DeviceInfo)>::new(), Vec::new());

@@ -35,8 +35,7 @@ use crate::{
 /// The number of candidates beyond those that are wanted, and what their number is a multiple of.
 const SPARE: u64 = 6;
 const MULTIPLE: u64 = 8;
-/// The minimum numbers of features, of observations of x, and of observations of y for each pair whose exact sum is computed. Exact sums of all
-/// pairs take as long for fewer.
+/// The least numbers of features, of observations of x, and of y for each exact sum. For fewer, exact sums of all pairs take as long.
 const LEAST_FEATURES: u64 = 48;
 const LEAST_LINES: u64 = 512;
 const LEAST_SHARE: u64 = 8;
@@ -101,11 +100,8 @@ fn choose(mut candidates: Vec<Candidate>, places: &mut [Candidate]) -> f64 {
     places.iter().map(|neighbor| joined(&neighbor.pair, false)).fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// Finds the `k` nearest of each observation from candidates, together with the other members of a group: by distance if `by_distance`, otherwise
-/// by the sums. Returns `None` if that does not pay, or if there is no memory for it. Waits.
-///
-/// # Errors
-/// As [`neighbors`](super::neighbors()).
+/// Finds the `k` nearest of each observation from candidates, with the other members of a group: by distance if `by_distance`, otherwise by
+/// sums. `None` if that does not pay, or there is no memory for it. Waits. Fails as [`neighbors`](super::neighbors()) does.
 pub(super) fn nearest<T: Element>(
     jobs: &Jobs<'_, '_, T>,
     k: u64,
@@ -296,8 +292,7 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
         Ok((neighbors, unproven))
     }
 
-    /// Returns the exact sums of the candidates of some observations, as pairs of f32. A launch pairs the observations of each tile with all
-    /// candidates of these.
+    /// Returns the exact sums of candidates, as pairs of f32. A launch pairs the observations of a tile with all candidates of these.
     fn sums(&self, lines: &Range<u64>, numbers: &[u32], run: &Run) -> Result<Vec<f32>> {
         let (measure, count, tile) = (&self.job.measure, candidates(self.k), u64::from(TILE));
         let ([x, y], device, options) = (self.job.operands(), &measure.device, &measure.options);
@@ -315,13 +310,8 @@ impl<'a, 'j, T: Element> Search<'a, 'j, T> {
             let (y, y_step) = ((&others, 0..width), width);
             let features = 0..measure.features;
             let mut sums = Tensor::empty(device, &[rows, 2 * width])?;
-            ObservationPairs { x: (x, part), y, features, accumulate: false, sums0: 0, y_step }.add(
-                Term::Square,
-                1.0,
-                options,
-                false,
-                &mut sums,
-            )?;
+            let pairs = ObservationPairs { x: (x, part), y, features, accumulate: false, sums0: 0, y_step };
+            pairs.add(Term::Square, 1.0, options, false, &mut sums)?;
             // A row of sums has those of all candidates of the tile.
             let of_lines: Vec<u64> = (0..rows).map(|row| row * tile + row % tile).collect();
             let pending = gather(&sums.reshape(&[rows * tile, 2 * count])?, &of_lines)?.download()?;

@@ -25,8 +25,7 @@ use crate::{
 /// The maximum number of observations along each side of a block: the sums of one term take 32 MiB, which the host receives and finishes
 /// while the device adds up those of the next block. The block's 1,024 workgroups fill the largest GPUs four times.
 pub(super) const SIDE: u64 = 2048;
-/// The maximum number of observations along each side of a block computed by the host: sums of 8 MiB stay in cache, and its allocator reuses
-/// such buffers.
+/// The maximum number of observations along each side of a block on the host: sums of 8 MiB stay in cache, and their buffers are reused.
 const HOST_SIDE: u64 = 1024;
 
 /// Returns the maximum number of observations along each side of a block on a device.
@@ -66,10 +65,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// Creates the measure for elements of type `T`, before any observation is known.
-    ///
-    /// # Errors
-    /// [`Error::NoF64`].
+    /// Creates the measure for elements of type `T`, before any observation is known. Fails with [`Error::NoF64`].
     pub(super) fn new<T: Element>(
         device: &Device,
         metric: Metric,
@@ -93,10 +89,7 @@ impl Measure {
         })
     }
 
-    /// Checks and prepares observations, the first of which has the index `first`.
-    ///
-    /// # Errors
-    /// As [`PreparedObservations::new`].
+    /// Checks and prepares observations, the first of which has the index `first`. Fails as [`PreparedObservations::new`] does.
     pub(super) fn prepared<'a, T: Element>(
         &self,
         named: (&'static str, &'a Tensor<T>, u64),
@@ -140,17 +133,12 @@ impl Measure {
     }
 
     /// Returns the number of observations along each side of a block: a square of sums fits a binding, and two for each term fit the budgets.
-    ///
-    /// # Errors
-    /// [`Error::Limit`]; [`Error::Budget`].
+    /// Fails with [`Error::Limit`] or [`Error::Budget`].
     pub(super) fn side(&self, taken: Needs, memory: &Budget) -> Result<u64> {
         self.side_of(self.pair_needs(), taken, memory)
     }
 
-    /// Returns [`side`](Self::side) for blocks that need `pair` for each pair, with `taken` memory in use.
-    ///
-    /// # Errors
-    /// As [`side`](Self::side).
+    /// Returns [`side`](Self::side), with its errors, for blocks that need `pair` for each pair, with `taken` memory in use.
     pub(super) fn side_of(&self, pair: Needs, taken: Needs, memory: &Budget) -> Result<u64> {
         let room = self.device.limits().room();
         // One launch may bind the sums of all terms.
@@ -173,10 +161,7 @@ impl Measure {
         Ok(if whole > 0 { whole } else { side })
     }
 
-    /// Checks that squared differences can be expanded, if they are to be.
-    ///
-    /// # Errors
-    /// [`Error::Argument`].
+    /// Checks that squared differences can be expanded, if they are to be. Fails with [`Error::Argument`].
     fn check_expanded(&self) -> Result<()> {
         let Self { options, terms, metric, wide, .. } = self;
         if !options.expanded {
@@ -202,7 +187,6 @@ impl Measure {
         [x, if self.is_self { x } else { y }]
     }
 
-    /// Enqueues the sums of a block.
     fn enqueue<T: Element>(
         &self,
         (x, rows): (&PreparedObservations<'_, T>, Range<u64>),
@@ -307,18 +291,15 @@ impl DistanceBlock {
 /// Consecutive blocks of pairs: while the sums of one block are in transfer, the device computes the next block.
 pub(super) struct Pipeline<'a> {
     measure: &'a Measure,
-    /// The number of observations along each side of a block.
     side: u64,
     run: &'a Run,
     sink: &'a mut BlockSink<'a>,
-    /// The operands of products, if sums are expanded.
     expanded: Option<&'a Operands>,
     before: Option<PendingBlock>,
     /// The buffer of the previous block's distances, for reuse.
     distances: Vec<f64>,
 }
 
-/// A function that takes one block after the other.
 pub(super) type BlockSink<'a> = dyn FnMut(&mut DistanceBlock) + 'a;
 
 impl<'a> Pipeline<'a> {
@@ -398,19 +379,13 @@ impl<'a, T: Element> Job<'a, T> {
         Ok(Self { operands, measure, share: [0, 1], expanded: OnceLock::new() })
     }
 
-    /// Makes the operands of products that give squared differences.
-    ///
-    /// # Errors
-    /// The errors of the device.
+    /// Makes the operands of products that give squared differences. Fails with the errors of the device.
     pub(super) fn product_operands(&self) -> Result<Operands> {
         let is_self = self.measure.is_self;
         Operands::new(self.operands(), is_self, &self.measure.undefined[usize::from(!is_self)])
     }
 
-    /// Returns the operands of products, if there are pairs whose sums are expanded. Makes them the first time.
-    ///
-    /// # Errors
-    /// The errors of the device.
+    /// Returns the operands of products, made the first time, if there are pairs whose sums are expanded. Fails with the device's errors.
     pub(super) fn expanded(&self) -> Result<Option<&Operands>> {
         let is_empty = self.measure.extents().contains(&0);
         if self.measure.options.expanded && !is_empty && self.expanded.get().is_none() {
@@ -442,24 +417,17 @@ impl<'a, T: Element> Job<'a, T> {
         share_of(rows, self.share)
     }
 
-    /// Returns the numbers of observations of x and of y.
     pub(super) fn extents(&self) -> [usize; 2] {
         self.measure.extents().map(to_usize)
     }
 
-    /// Passes each block of the result, or of the lower triangle, or of this job's share of them to `sink`. A block has at most `side` observations on
-    /// a side.
-    ///
-    /// # Errors
-    /// As [`Pipeline::add`].
+    /// Passes each block of the result or the lower triangle, or of this job's share, to `sink`. Fails as [`Pipeline::add`] does.
     pub(super) fn each_block(&self, side: u64, run: &Run, sink: &mut BlockSink<'_>) -> Result<()> {
         self.each_block_of(self.operands().map(PreparedObservations::range), side, run, sink)
     }
 
-    /// Passes each block of some observations of x with some of y to `sink`, as [`each_block`](Self::each_block) does.
-    ///
-    /// # Errors
-    /// As [`Pipeline::add`].
+    /// Passes each block of some observations of x with some of y to `sink`, as [`each_block`](Self::each_block) does. Fails as
+    /// [`Pipeline::add`] does.
     pub(super) fn each_block_of(
         &self,
         [rows, columns]: [Range<u64>; 2],

@@ -1,9 +1,6 @@
 //! The jobs of a group of devices, each of which computes some of the pairs.
 
-use std::{
-    slice::from_ref,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::slice::from_ref;
 
 use rayon::prelude::*;
 
@@ -30,7 +27,6 @@ impl<'j, 'a, T: Element> Jobs<'j, 'a, T> {
         &self.jobs[0]
     }
 
-    /// Returns jobs of a group of as many devices.
     pub(super) fn new(device: Device, jobs: &'j [Job<'a, T>]) -> Self {
         Self { device, jobs }
     }
@@ -39,10 +35,8 @@ impl<'j, 'a, T: Element> Jobs<'j, 'a, T> {
         self.jobs.len() as u64
     }
 
-    /// Returns the number of observations along each side of blocks that fit the memory of each member, of which `taken` is in use.
-    ///
-    /// # Errors
-    /// As [`Measure::side`](super::job::Measure::side).
+    /// Returns the number of observations along each side of blocks that fit the memory of each member, of which `taken` is in use. Fails
+    /// as [`Measure::side`](super::job::Measure::side) does.
     pub(super) fn side(&self, taken: Needs, run: &Run) -> Result<u64> {
         let sides = self.each(run, 0, |_, job, run| job.measure.side(taken, &run.memory))?;
         Ok(sides.into_iter().min().unwrap_or(1))
@@ -60,9 +54,7 @@ impl<'j, 'a, T: Element> Jobs<'j, 'a, T> {
 }
 
 /// Calls `work` with jobs that compute the pairs of x and y together: each member of the group of x has the pairs of some observations of x.
-///
-/// # Errors
-/// As [`with_copies`].
+/// Fails as [`with_copies`] does.
 pub(super) fn with_members<T: Element, R>(
     first: Job<'_, T>,
     operands: (&Tensor<T>, Option<&Tensor<T>>),
@@ -78,10 +70,7 @@ pub(super) fn with_members<T: Element, R>(
 }
 
 /// Calls `work` with the jobs of at most `most` members of the group of x, of which `first` is the first, and with the group of these. Each job
-/// has all pairs. Members whose memory is not the host's get copies of x and y.
-///
-/// # Errors
-/// As [`Job::new`].
+/// has all pairs. Members whose memory is not the host's get copies of x and y. Fails as [`Job::new`] does.
 pub(super) fn with_copies<T: Element, R>(
     first: Job<'_, T>,
     (x, y): (&Tensor<T>, Option<&Tensor<T>>),
@@ -90,35 +79,15 @@ pub(super) fn with_copies<T: Element, R>(
     work: impl FnOnce(Vec<Job<'_, T>>, Device) -> Result<R>,
 ) -> Result<R> {
     let device = x.device().first_members(to_usize(most));
-    let views = views(&device, x, y, run)?;
-    work(jobs_of(&device, first, &views, run)?, device)
-}
-
-/// Views of x and y on each member of a group.
-type Views<'x, T> = Vec<(TensorView<'x, T>, Option<TensorView<'x, T>>)>;
-
-fn views<'x, T: Element>(
-    device: &Device,
-    x: &'x Tensor<T>,
-    y: Option<&'x Tensor<T>>,
-    run: &Run,
-) -> Result<Views<'x, T>> {
-    device.each_member(run, 0, |_, member, _| Ok((view(x, member)?, y.map(|y| view(y, member)).transpose()?)))
-}
-
-/// Returns a job for each member, of which `first` is the first.
-fn jobs_of<'v, T: Element>(
-    device: &Device,
-    first: Job<'v, T>,
-    views: &'v Views<'v, T>,
-    run: &Run,
-) -> Result<Vec<Job<'v, T>>> {
+    let views = device.each_member(run, 0, |_, member, _| {
+        Ok((view(x, member)?, y.map(|y| view(y, member)).transpose()?))
+    })?;
     let (metric, options) = (first.measure.metric, first.measure.options);
     let others = device.each_member(run, 0, |i, _, _| {
         let (x, y) = &views[i];
         (i > 0).then(|| Job::new(x, y.as_deref(), metric, &options)).transpose()
     })?;
-    Ok([first].into_iter().chain(others.into_iter().flatten()).collect())
+    work([first].into_iter().chain(others.into_iter().flatten()).collect(), device)
 }
 
 /// Returns the number of tiles of m observations, each of which one member of a group computes.
@@ -132,11 +101,6 @@ fn view<'x, T: Element>(x: &'x Tensor<T>, member: &Device) -> Result<TensorView<
         true => Ok(x.seen_from(member)),
         false => x.to_device(member).map(TensorView::new),
     }
-}
-
-/// Returns what all members write to.
-pub(super) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The values by which neighbors were selected, as pairs of f32, (m, 2 k), and their indices, (m, k).

@@ -259,8 +259,7 @@ impl Metric {
         matches!(self.formula(false), Formula::Plain | Formula::Root | Formula::Largest | Formula::Power)
     }
 
-    /// Returns the distance from the sums of the terms over `features`. `noise` is the share of the terms that rounding may leave when they
-    /// cancel.
+    /// Returns the distance from the sums of the terms. `noise` is the share of the terms that rounding may leave when they cancel.
     #[inline(always)]
     pub(super) fn distance(self, sums: &[f64], features: f64, missing: Missing, noise: f64) -> f64 {
         let formula = self.formula(sums.len() == 1);
@@ -273,11 +272,8 @@ pub(super) struct Finish<'a> {
     pub(super) metric: Metric,
     pub(super) missing: Missing,
     pub(super) features: u64,
-    /// For each observation of x, and of y, true if all its distances are NaN.
     pub(super) undefined: [&'a [bool]; 2],
-    /// True if the observations are paired with themselves.
     pub(super) is_self: bool,
-    /// True if sums are f64.
     pub(super) wide: bool,
 }
 
@@ -317,10 +313,8 @@ impl Finish<'_> {
         } else {
             let mut values = vec![0.0; sums.len()];
             for out in &mut *out {
-                values
-                    .iter_mut()
-                    .zip(&mut sums)
-                    .for_each(|(value, sums)| *value = sums.next().unwrap_or(f64::NAN));
+                let next = values.iter_mut().zip(&mut sums);
+                next.for_each(|(value, sums)| *value = sums.next().unwrap_or(f64::NAN));
                 *out = self.metric.distance(&values, features, self.missing, noise);
             }
         }

@@ -200,20 +200,11 @@ pub struct Options {
 }
 
 crate::setters! {
-    Options {
-        missing(Missing),
-        negative(bool),
-        columns(bool),
-        narrow(bool),
-        expanded(bool),
-    }
+    Options { missing(Missing), negative(bool), columns(bool), narrow(bool), expanded(bool) }
 }
 
 impl Options {
-    /// Checks that squared differences are not to be expanded.
-    ///
-    /// # Errors
-    /// [`Error::Argument`].
+    /// Checks that squared differences are not to be expanded. Fails with [`Error::Argument`].
     fn not_expanded(&self, op: &'static str) -> Result<()> {
         if self.expanded {
             let why = "`expanded` is for all distances of tensors, by `pairwise`, `condensed` and the like";
@@ -361,8 +352,7 @@ pub fn condensed<T: Element>(
     })
 }
 
-/// # Errors
-/// [`Error::Argument`] unless the metric has a condensed form.
+/// Fails with [`Error::Argument`] unless the metric has a condensed form.
 fn symmetric(metric: Metric) -> Result<()> {
     if metric.is_symmetric() {
         return Ok(());

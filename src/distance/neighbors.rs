@@ -91,8 +91,7 @@ pub(super) fn chosen(measure: &Measure, lists: Vec<Kept>, [m, k]: [usize; 2]) ->
     sorted(measure, (&kept, &numbers), [m, k])
 }
 
-/// # Errors
-/// [`Error::Argument`] unless `k` is from 1 to `n`, or to `n` - 1 if `is_self`.
+/// Fails with [`Error::Argument`] unless `k` is from 1 to `n`, or to `n` - 1 if `is_self`.
 pub(super) fn check_k(k: usize, n: u64, is_self: bool) -> Result<()> {
     let (most, others) = if is_self { (n.saturating_sub(1), "other ") } else { (n, "") };
     if k == 0 || k as u64 > most {

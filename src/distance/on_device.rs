@@ -110,11 +110,9 @@ pub(super) type SumSink<'a> = dyn FnMut(&Tensor<f32>, Range<u64>, Range<u64>) ->
 pub(super) struct BlockSums<'a> {
     measure: &'a Measure,
     terms: &'a [Term],
-    /// The number of observations along each side of a block.
     side: u64,
     run: &'a Run,
     sums: Tensor<f32>,
-    /// The operands of products, if sums are expanded.
     expanded: Option<&'a Operands>,
     ends: Ends,
 }
@@ -132,8 +130,7 @@ impl<'a> BlockSums<'a> {
         Ok(Self { measure, terms, side, run, sums, expanded: None, ends: Ends::new(&measure.device)? })
     }
 
-    /// Enqueues the sums of each block of a job (only of the lower triangle if symmetric), passes them to `sink`, one term after another, and
-    /// reports progress.
+    /// Enqueues each block of a job (of the lower triangle if symmetric), passes its sums to `sink`, term after term, and reports progress.
     pub(super) fn each<T: Element>(&mut self, job: &Job<'_, T>, sink: &mut SumSink<'_>) -> Result<()> {
         let ([x, y], run) = (job.operands(), self.run);
         let (mut status, mut passed) = (Status::new(0, 1, x.count), 0);
@@ -301,8 +298,7 @@ impl Measure {
         }
     }
 
-    /// Returns flags for the observations of a block whose distances are all NaN: first the rows, then the columns. `None` if there are no such
-    /// observations.
+    /// Returns flags for a block's observations whose distances are all NaN: of rows, then of columns. `None` if there are none.
     fn flags(&self, rows: &Range<u64>, columns: &Range<u64>) -> Result<Option<Tensor<u32>>> {
         let [x, y] = [(0, rows), (usize::from(!self.is_self), columns)]
             .map(|(side, range)| &self.undefined[side][to_usize(range.start)..to_usize(range.end)]);
@@ -313,8 +309,7 @@ impl Measure {
         }
     }
 
-    /// Enqueues the distances of a matrix of pairs, or another formula of `params`, row by row into `out`, in as many launches as bindings
-    /// require. Sums are f64 if `wide`.
+    /// Enqueues the distances of a matrix of pairs, or another formula, row by row, in launches that fit bindings. Sums are f64 if `wide`.
     pub(super) fn finish_rows(
         &self,
         (sums, wide): (&Tensor<f32>, bool),

@@ -221,15 +221,9 @@ impl PackedPairs {
         }
         self.recipe = Recipe::ONES_DIFFER;
         if self.wanted != PairSet::Diagonal {
-            let (device, columns) = (self.sums.device(), self.sums.columns());
-            self.ones = Some(PairProducts::for_pairs(
-                device,
-                columns,
-                &PairSet::Diagonal,
-                self.absent.left(),
-                1.0,
-                0,
-            )?);
+            let (device, columns, rows) = (self.sums.device(), self.sums.columns(), self.absent.left());
+            let ones = PairProducts::for_pairs(device, columns, &PairSet::Diagonal, rows, 1.0, 0)?;
+            self.ones = Some(ones);
         }
         Ok(self)
     }

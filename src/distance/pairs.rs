@@ -11,21 +11,20 @@ use rayon::prelude::*;
 use super::{
     Distances,
     job::DistanceBlock,
-    members::{Jobs, locked},
+    members::Jobs,
     results::{matrix, zeros},
 };
 use crate::{
     Element, Result, Run,
     extent::to_usize,
     linalg::{Matrix, matrix::SIDE},
+    locked::locked,
 };
 
 impl<T: Element> Jobs<'_, '_, T> {
     /// Returns the distances from some observations of x to some of y, and the numbers of features that both have if `counted`. Blocks have `side`
-    /// observations along each side.
-    ///
-    /// # Errors
-    /// As [`each_block_of`](super::job::Job::each_block_of); [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory).
+    /// observations along each side. Errors: as [`each_block_of`](super::job::Job::each_block_of);
+    /// [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory).
     pub(super) fn rectangle(
         &self,
         [rows, columns]: [Range<u64>; 2],
@@ -73,10 +72,7 @@ impl<T: Element> Jobs<'_, '_, T> {
         Ok(square.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the distances of a range of pairs of the condensed form. Blocks have `side` observations along each side.
-    ///
-    /// # Errors
-    /// As [`rectangle`](Self::rectangle).
+    /// Returns the distances of a range of the condensed form, in blocks of `side`. Fails as [`rectangle`](Self::rectangle) does.
     pub(super) fn condensed(&self, pairs: Range<usize>, side: u64, run: &Run) -> Result<Vec<f64>> {
         let (m, mut out) = (self.first().extents()[0], zeros(pairs.len())?);
         if pairs.is_empty() {

@@ -67,9 +67,7 @@ pub struct Partial {
 /// The state of the observations of one operand.
 #[derive(Debug)]
 struct Side {
-    /// The operand's name in messages.
     name: &'static str,
-    /// For each observation, true if all distances from it are NaN.
     undefined: Vec<bool>,
     /// The frame of each observation. All frames are equal for metrics that scale all observations alike.
     frames: Vec<Frame>,
@@ -120,6 +118,7 @@ impl Partial {
             height -= height % tile;
         }
         let masked = options.missing != Missing::Propagate;
+        let given = [Some(m), n].into_iter().flatten().zip(["x", "y"]);
         let mut partial = Self {
             device: device.clone(),
             metric,
@@ -129,12 +128,7 @@ impl Partial {
             wide: None,
             accurate: true,
             is_whole: true,
-            sides: [Some(m), n]
-                .into_iter()
-                .flatten()
-                .zip(["x", "y"])
-                .map(Side::new)
-                .collect::<Result<_>>()?,
+            sides: given.map(Side::new).collect::<Result<_>>()?,
             panels: Vec::new(),
         };
         for start in (0..m).step_by(to_usize(height)) {
@@ -295,10 +289,8 @@ impl Partial {
         if self.features > 0 && of_x.iter().chain(of_y).any(|way| !way.is_none()) {
             let by_pair = self.metric.scaling(wide) == Scaling::Each;
             let (masked, features) = (self.options.missing != Missing::Propagate, self.features as f64);
-            let factors = self
-                .terms
-                .iter()
-                .map(|term| factor(*term, self.metric, of_x.first().map_or(1.0, |way| way.factor)));
+            let scale = of_x.first().map_or(1.0, |way| way.factor);
+            let factors = self.terms.iter().map(|term| factor(*term, self.metric, scale));
             let factors: Vec<f64> = factors.collect();
             let mut values = vec![0.0; factors.len()];
             for SumPanel { rows, columns, sums } in &mut self.panels {
@@ -357,10 +349,8 @@ impl Partial {
                 let [first, width] = [panel.rows.start, panel.columns.max(1)].map(to_usize);
                 for (row, sums) in (first..).zip(sums.as_chunks().0.chunks(width)) {
                     let row = exported.row(row);
-                    pair_sums[row.clone()]
-                        .iter_mut()
-                        .zip(&sums[..row.len()])
-                        .for_each(|(out, sum)| *out = unscaled * joined(sum, self.wide == Some(true)));
+                    let out = pair_sums[row.clone()].iter_mut().zip(&sums[..row.len()]);
+                    out.for_each(|(out, sum)| *out = unscaled * joined(sum, self.wide == Some(true)));
                 }
             }
             exported.sums.push(pair_sums);
@@ -373,8 +363,7 @@ impl Partial {
         side.frames.iter().filter(|_| each).map(Frame::plain).collect()
     }
 
-    /// # Errors
-    /// [`Error::Argument`] after an addition that ended midway.
+    /// Fails with [`Error::Argument`] after an addition that ended midway.
     fn check(&self) -> Result<()> {
         if self.is_whole {
             return Ok(());

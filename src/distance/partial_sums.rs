@@ -196,7 +196,6 @@ impl PartialSums {
         Ok(())
     }
 
-    /// True if elements are shifted and scaled by frames.
     fn has_frames(&self) -> bool {
         self.metric.scaling(true) == Scaling::Each
     }
@@ -270,11 +269,7 @@ impl PartialSums {
         let expected = [frames(&self.undefined_x), self.undefined_y.as_deref().map_or(0, frames)];
         let got = [self.frames_x.len(), self.frames_y.as_ref().map_or(0, Vec::len)];
         if got != expected {
-            return Err(Error::shape(
-                "PartialSums",
-                format_args!("{expected:?} frames"),
-                format_args!("{got:?}"),
-            ));
+            return Err(Error::shape("PartialSums", format!("{expected:?} frames"), format!("{got:?}")));
         }
         if self.sums.len() == terms && self.sums.iter().all(|sums| sums.len() == pairs) {
             return Ok(());

@@ -6,10 +6,7 @@ use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, k
 /// The table entry of an observation without preparation: two parts of the value to subtract, and the factor of the difference.
 pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 
-/// True if sums of these terms are computed in f64: for f64, and on devices with f64 also for integers that f32 would round.
-///
-/// # Errors
-/// [`Error::NoF64`].
+/// True if sums are in f64: of f64, and on devices with f64 also of integers that f32 would round. Fails with [`Error::NoF64`].
 pub(super) fn is_wide<T: Element>(
     device: &Device,
     terms: &[Term],
@@ -39,9 +36,7 @@ pub(super) fn factor(term: Term, metric: Metric, scale: f64) -> f64 {
     (scale.log2() * (x + y)).exp2()
 }
 
-/// Returns the table that divides observations by their sums. All distances from an observation with sum 0 are NaN.
-///
-/// # Errors
+/// Returns the table that divides observations by their sums. All distances from an observation with sum 0 are NaN. Fails with
 /// [`Error::Argument`] for a sum below 0, or a sum whose reciprocal is not a normal number.
 pub(super) fn shares(
     (name, first): (&'static str, u64),

@@ -21,10 +21,7 @@ use crate::{
 };
 
 /// Finds the nearest neighbors of each observation on the device, with `taken` memory in use already. Returns the values by which they were
-/// selected, (m, 2 k), and their indices, (m, k).
-///
-/// # Errors
-/// As [`neighbors`](super::neighbors()).
+/// selected, (m, 2 k), and their indices, (m, k). Fails as [`neighbors`](super::neighbors()) does.
 pub(super) fn select<T: Element>(
     job: &Job<'_, T>,
     k: u64,
@@ -49,8 +46,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Takes the memory of the k nearest of n observations for each of m, and of the distances of a block with at most `side` observations along
-    /// each side. Enqueues.
+    /// Takes the memory of the k nearest of n for each of m, and of the distances of a block of at most `side` along each side. Enqueues.
     pub(super) fn new(measure: &'a Measure, [m, n]: [u64; 2], k: u64, side: u64) -> Result<Self> {
         let (device, by_sums) = (&measure.device, measure.order_of_sums());
         let undefined = [0, usize::from(!measure.is_self)].map(|side| &measure.undefined[side][..]);
@@ -171,10 +167,8 @@ impl Measure {
         }
     }
 
-    /// Computes distances from kept pairs on the device, as f32: (m, 2 k) -> (m, k). Enqueues; does not wait.
-    ///
-    /// # Errors
-    /// [`Error::Limit`](crate::Error::Limit) when a row of pairs does not fit a binding; what the device reports.
+    /// Computes distances from kept pairs on the device, as f32: (m, 2 k) -> (m, k). Enqueues; does not wait. Fails with
+    /// [`Error::Limit`](crate::Error::Limit) when a row of pairs does not fit a binding; with what the device reports.
     pub(super) fn finish_kept_on_device(&self, kept: &Tensor<f32>) -> Result<Tensor<f32>> {
         let [m, width] = kept.matrix("distance")?;
         let mut out = Tensor::empty(&self.device, &[m, width / 2])?;

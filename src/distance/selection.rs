@@ -181,7 +181,6 @@ impl Selection {
         self.sums.device().limits()
     }
 
-    /// Returns the neighbors per observation.
     fn k(&self) -> u64 {
         self.numbers.shape()[1]
     }
@@ -290,11 +289,8 @@ mod tests {
             let far = |sum: f64| sign * metric.distance(&[sum, 3.0][..terms], 4.0, missing, 0.0);
             for (a, b) in sums.iter().flat_map(|a| sums.iter().map(move |b| (*a, *b))) {
                 if !far(a).is_nan() && !far(b).is_nan() {
-                    assert_eq!(
-                        order.key(a).partial_cmp(&order.key(b)),
-                        far(a).partial_cmp(&far(b)),
-                        "{metric} {a} {b}"
-                    );
+                    let by_key = order.key(a).partial_cmp(&order.key(b));
+                    assert_eq!(by_key, far(a).partial_cmp(&far(b)), "{metric} {a} {b}");
                 }
             }
         }

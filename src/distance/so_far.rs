@@ -81,10 +81,7 @@ impl Neighbors {
     }
 }
 
-/// Finds the nearest on the host, from blocks of sums.
-///
-/// # Errors
-/// As [`neighbors`](super::neighbors()).
+/// Finds the nearest on the host, from blocks of sums. Fails as [`neighbors`](super::neighbors()) does.
 pub(super) fn on_host<T: Element>(job: &Job<'_, T>, k: usize, run: &Run) -> Result<NearestSoFar> {
     let ([m, _], measure) = (job.extents(), &job.measure);
     let side = measure.side(NearestSoFar::needs(m as u64, k as u64), &run.memory)?;
@@ -111,14 +108,11 @@ pub(super) fn sorted(
         lines.zip(results).for_each(|((kept, numbers), (indices, distances))| {
             measure.finish_kept(kept, distances);
             // Different sums may give the same distance, so ties are sorted again.
-            let mut line: Vec<_> = distances
-                .iter()
-                .zip(numbers)
-                .map(|(&distance, &number)| Neighbor {
-                    distance: if largest_first { -distance } else { distance },
-                    number: number.into(),
-                })
-                .collect();
+            let neighbor = |(&distance, &number): (&f64, &u32)| Neighbor {
+                distance: if largest_first { -distance } else { distance },
+                number: number.into(),
+            };
+            let mut line: Vec<_> = distances.iter().zip(numbers).map(neighbor).collect();
             line.sort_unstable();
             for ((index, distance), nearest) in indices.iter_mut().zip(distances).zip(line) {
                 *index = nearest.number;
@@ -227,10 +221,7 @@ impl NearestSoFar {
         Ok(())
     }
 
-    /// Returns the nearest of what members of a group found, each among other pairs of the same observations.
-    ///
-    /// # Errors
-    /// As [`finish`](Self::finish).
+    /// Returns the nearest of what members found, each among other pairs of the same observations. Fails as [`finish`](Self::finish) does.
     pub(super) fn finish_all(mut found: Vec<Self>) -> Result<Neighbors> {
         let mut nearest = found.swap_remove(0);
         for other in found {
@@ -243,7 +234,6 @@ impl NearestSoFar {
         nearest.finish()
     }
 
-    /// Takes a block, as [`take`](Self::take) does.
     pub(super) fn take_block(&mut self, block: &mut DistanceBlock, how: (bool, bool)) {
         let (starts, width) = ([block.rows.start, block.columns.start], block.columns.len());
         self.take(starts, &mut block.distances, width, how);

@@ -31,7 +31,6 @@ const WHOLE: f64 = (1u32 << 24) as f64;
 /// The observations of one operand.
 pub(super) struct PreparedObservations<'a, T: Element> {
     pub(super) x: &'a Tensor<T>,
-    /// The name of `x` in messages.
     name: &'static str,
     by_column: bool,
     /// The index of the first observation, if these observations are a part of a larger matrix.
@@ -53,7 +52,6 @@ pub(super) fn extents<T: Element>(x: &Tensor<T>, columns: bool) -> Result<[u64; 
     Ok(if columns { [cols, rows] } else { [rows, cols] })
 }
 
-/// Returns the number of features of each observation.
 pub(super) fn features<T: Element>(x: &Tensor<T>, columns: bool) -> Result<u64> {
     Ok(extents(x, columns)?[1])
 }
@@ -74,7 +72,6 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         Ok(operand)
     }
 
-    /// Creates unprepared observations.
     fn plain((name, x): (&'static str, &'a Tensor<T>), wide: bool, options: &Options) -> Result<Self> {
         let len = to_usize(extents(x, options.columns)?[0]);
         let mut plain = zeros(len)?;
@@ -149,10 +146,8 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
                 return refused(number, &format!("a negative element, of which {metric} knows no distance"));
             }
         }
-        self.undefined
-            .iter_mut()
-            .zip(known)
-            .for_each(|(undefined, known)| *undefined = !masked && known < feature_count);
+        let undefined = self.undefined.iter_mut().zip(known);
+        undefined.for_each(|(undefined, known)| *undefined = !masked && known < feature_count);
         let scaling = metric.scaling(self.wide);
         if scaling == Scaling::None {
             return Ok(());
@@ -164,11 +159,8 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         let is_known = |size: &f64| if self.wide { !negative } else { (1e-15..1e18).contains(size) };
         if !sizes.iter().all(is_known) {
             let largest = self.alone(Term::Largest, &Options { negative, ..rule })?;
-            sizes
-                .iter_mut()
-                .zip(largest)
-                .filter(|(size, _)| !is_known(size))
-                .for_each(|(size, largest)| *size = largest);
+            let others = sizes.iter_mut().zip(largest).filter(|(size, _)| !is_known(size));
+            others.for_each(|(size, largest)| *size = largest);
         }
         self.sizes = sizes;
         Ok(())
@@ -314,14 +306,8 @@ impl<'a, T: Element> PreparedObservations<'a, T> {
         let zeros = Tensor::zeros(device, &if self.by_column { [features, 1] } else { [1, features] })?;
         let zero = PreparedObservations::plain(("zero", &zeros), self.wide, options)?;
         let mut sums = Tensor::empty(device, &[self.count, 2])?;
-        let pairs = ObservationPairs {
-            x: (self, self.range()),
-            y: (&zero, 0..1),
-            features: range,
-            accumulate: false,
-            sums0: 0,
-            y_step: 0,
-        };
+        let (x, y) = ((self, self.range()), (&zero, 0..1));
+        let pairs = ObservationPairs { x, y, features: range, accumulate: false, sums0: 0, y_step: 0 };
         pairs.add(term, 1.0, options, false, &mut sums)?;
         let sums = sums.read()?;
         Ok(sums.as_chunks().0.iter().map(|sum| joined(sum, self.wide)).collect())
@@ -361,10 +347,8 @@ pub(super) fn largest(sizes: &[f64]) -> f64 {
     sizes.iter().copied().fold(0.0, f64::max)
 }
 
-/// Returns the sum of each observation, NaN if one of its elements is NaN.
-///
-/// # Errors
-/// [`Error::NoF64`]; [`Error::Limit`] when one row does not fit a binding; what the device reports.
+/// Returns the sum of each observation, NaN if one of its elements is NaN. Fails with [`Error::NoF64`]; [`Error::Limit`] when one row
+/// does not fit a binding; with what the device reports.
 pub(super) fn observation_sums<T: Element>(x: &Tensor<T>, options: &Options) -> Result<Vec<f64>> {
     let plain = Options { missing: Missing::Propagate, negative: false, ..*options };
     let wide = is_wide::<T>(x.device(), &[Term::X], Prepare::Nothing, options)?;
@@ -385,8 +369,7 @@ pub(super) struct ObservationPairs<'a, T: Element> {
 }
 
 impl<T: Element> ObservationPairs<'_, T> {
-    /// Writes or adds the sums of a term for all pairs or for the lower triangle, in as many launches as bindings require. Enqueues; does not
-    /// wait.
+    /// Writes or adds a term's sums for all pairs or the lower triangle, in as many launches as bindings require. Enqueues; does not wait.
     pub(super) fn add(
         &self,
         term: Term,
@@ -427,12 +410,10 @@ impl<T: Element> ObservationPairs<'_, T> {
             for col in columns.clone().step_by(to_usize(width)) {
                 let Range { start, end } = self.features;
                 for feature in (start..end.max(start + 1)).step_by(to_usize(depth)) {
-                    let part = [
-                        row..rows.end.min(row + height),
-                        col..columns.end.min(col + width),
-                        feature..end.min(feature + depth),
-                    ];
-                    self.launch(part, (term, power), options, lower, sums)?;
+                    let (rows, columns) =
+                        (row..rows.end.min(row + height), col..columns.end.min(col + width));
+                    let features = feature..end.min(feature + depth);
+                    self.launch([rows, columns, features], (term, power), options, lower, sums)?;
                 }
             }
         }

@@ -1,9 +1,6 @@
 //! Distances written to a file or a stored array tile by tile, so that they need not fit host memory.
 
-use std::{
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
+use std::{ops::Range, sync::Mutex};
 
 use bytemuck::cast_slice;
 
@@ -19,6 +16,7 @@ use crate::{
     dtype::nearest_f32,
     extent::{index_at, to_usize},
     linalg::Matrix,
+    locked::locked,
     store::BoxWriter,
     timeline::Stage,
 };
@@ -97,10 +95,7 @@ pub fn write_pairwise<T: Element, W: BoxWriter>(
     tiles.finish(x.device())
 }
 
-/// Checks the devices and the memory before any tile is read.
-///
-/// # Errors
-/// [`Error::Argument`] for devices of different kinds, [`Error::Budget`] if a tile does not fit.
+/// Checks, before a tile is read, that devices are of one kind ([`Error::Argument`]) and a tile fits the memory ([`Error::Budget`]).
 fn check_members<T: Element>(
     job: &Job<'_, T>,
     writer: &impl BoxWriter,
@@ -134,8 +129,7 @@ fn on_members<T: Element, W: BoxWriter>(
     Ok(())
 }
 
-/// # Errors
-/// [`Error::Argument`] if nothing is counted, or if `shared` is not an array of u64 in the tiles of the distances.
+/// Fails with [`Error::Argument`] if nothing is counted, or if `shared` is not an array of u64 in the tiles of the distances.
 fn check_shared(shared: &impl BoxWriter, distances: &impl BoxWriter, options: &Options) -> Result<()> {
     let refuse = |name, why: &dyn std::fmt::Display| Err(Error::argument("write distances", name, why));
     if options.missing == Missing::Propagate {
@@ -190,7 +184,6 @@ struct Tiles<W> {
     is_mirrored: bool,
     shape: Vec<u64>,
     tile: Vec<u64>,
-    /// The number of tiles along each axis.
     grid: Vec<u64>,
     /// The number of rows of which progress is a share.
     rows: u64,
@@ -239,7 +232,7 @@ impl<W: BoxWriter> Tiles<W> {
 
     /// Takes a tile that nobody has taken.
     fn next(&self) -> Option<Tile> {
-        let (taken, from) = &mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, from) = &mut *locked(&self.taken);
         let at = (*from..self.count()).find(|&at| !taken[to_usize(at)])?;
         // The grid of mirrored tiles is a square.
         let other = if self.is_mirrored { at % self.grid[0] * self.grid[0] + at / self.grid[0] } else { at };
@@ -313,11 +306,7 @@ fn tile_shape<const N: usize>(writer: &impl BoxWriter, shape: [u64; N]) -> Resul
         return Err(Error::argument("write distances", "writer", why));
     }
     <[u64; N]>::try_from(tile).ok().filter(|_| writer.shape() == shape).ok_or_else(|| {
-        Error::shape(
-            "write distances",
-            format_args!("an array of {shape:?}"),
-            format_args!("{:?}", writer.shape()),
-        )
+        Error::shape("write distances", format!("an array of {shape:?}"), format!("{:?}", writer.shape()))
     })
 }
 

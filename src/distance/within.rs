@@ -12,12 +12,12 @@ use rayon::{ThreadPool, prelude::*};
 use super::{
     Metric,
     job::{DistanceBlock, Measure},
-    members::{Jobs, locked},
+    members::Jobs,
     so_far::Neighbor,
 };
 #[cfg(feature = "zarr")]
 use crate::store::NewStore;
-use crate::{Budget, Element, Error, Needs, Result, Run, extent::to_usize};
+use crate::{Budget, Element, Error, Needs, Result, Run, extent::to_usize, locked::locked};
 
 /// The number of distances whose marks fill a word.
 const WORD: usize = u64::BITS as usize;
@@ -102,15 +102,13 @@ struct Pair {
     place: u64,
 }
 
-/// The pairs within a radius so far. Once they are too many for the budget they are only counted, so that an error names the memory that is
-/// enough.
+/// The pairs within a radius so far. Beyond the budget they are only counted, so that an error names the memory that is enough.
 pub(super) struct PairsWithin {
     threads: Arc<ThreadPool>,
     radius: Radius,
     is_self: bool,
     /// True if each pair is offered once and counts for both observations.
     is_lower: bool,
-    /// The numbers of observations that are paired.
     extents: [u64; 2],
     memory: Budget,
     /// The number of neighbors of each observation, after a 0.
@@ -125,11 +123,8 @@ pub(super) struct PairsWithin {
 
 impl PairsWithin {
     /// Returns the neighbors within `radius` from the blocks that `pass` offers. `pass` gets the run with the part of the host memory that is for
-    /// computing distances.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a radius that is NaN, or negative if no distance is; [`Error::Budget`]; [`Error::OutOfHostMemory`]; those of
-    /// `pass`.
+    /// computing distances. Fails with [`Error::Argument`] for a radius that is NaN, or negative if no distance is; [`Error::Budget`];
+    /// [`Error::OutOfHostMemory`]; those of `pass`.
     pub(super) fn find(
         measure: &Measure,
         extents: [u64; 2],
@@ -162,10 +157,7 @@ impl PairsWithin {
         within.finish()
     }
 
-    /// Takes the memory for counts, once a pass is planned.
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`].
+    /// Takes the memory for counts, once a pass is planned. Fails with [`Error::OutOfHostMemory`].
     pub(super) fn begin(&mut self) -> Result<()> {
         let counts = self.extents[0].saturating_add(1);
         self.counts = self.room(counts)?;
@@ -173,10 +165,7 @@ impl PairsWithin {
         Ok(())
     }
 
-    /// Takes the distances of all pairs.
-    ///
-    /// # Errors
-    /// As [`Job::each_block`](super::job::Job::each_block).
+    /// Takes the distances of all pairs. Fails as [`Job::each_block`](super::job::Job::each_block) does.
     pub(super) fn take_all<T: Element>(&mut self, jobs: &Jobs<'_, '_, T>, run: &Run) -> Result<()> {
         let side = jobs.side(Needs::default(), run)?;
         self.begin()?;
@@ -241,10 +230,7 @@ impl PairsWithin {
         self.count * if self.is_lower { 2 } else { 1 }
     }
 
-    /// Checks that pairs and results fit their part of the budget.
-    ///
-    /// # Errors
-    /// [`Error::Budget`].
+    /// Checks that pairs and results fit their part of the budget. Fails with [`Error::Budget`].
     fn fit(&self) -> Result<()> {
         // Each neighbor becomes a line, and pairs are freed before lines become results.
         let [pairs, lines] = [self.capacity, self.neighbors()].map(|count| count.saturating_mul(16));
@@ -257,10 +243,7 @@ impl PairsWithin {
         })
     }
 
-    /// Allocates memory.
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`].
+    /// Allocates memory. Fails with [`Error::OutOfHostMemory`].
     fn room<T>(&self, count: u64) -> Result<Vec<T>> {
         let mut room = Vec::new();
         let requested = count.saturating_mul(size_of::<T>() as u64);
@@ -330,8 +313,7 @@ pub(super) struct Radius {
 }
 
 impl Radius {
-    /// # Errors
-    /// [`Error::Argument`] for a radius that is NaN, or below all distances of the metric.
+    /// Fails with [`Error::Argument`] for a radius that is NaN, or below all distances of the metric.
     pub(super) fn new(radius: f64, metric: Metric) -> Result<Self> {
         let may_be_negative = matches!(metric, Metric::InnerProduct | Metric::KlDivergence);
         if radius.is_nan() || radius < 0.0 && !may_be_negative {

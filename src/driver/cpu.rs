@@ -2,12 +2,11 @@
 
 mod lines;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rayon::ThreadPool;
 
-use self::lines::CpuBytes;
-pub(crate) use self::lines::HostLines;
+pub(crate) use self::lines::CpuBytes;
 use super::{ArgSlice, Caller, Download, Driver, Fence, HostBytes, Memory, Slice, Staging, foreign};
 use crate::{
     Backend, DeviceInfo, DeviceKind, Limits, Result,
@@ -15,7 +14,7 @@ use crate::{
     fresh::{DEVICES, Room},
     kernel::{Access, CpuArg, CpuLaunch, Grid, KernelDef, Spec},
     timeline::Timeline,
-    waiting::install,
+    waiting::{install, lock},
 };
 
 /// The number of bytes of freed buffers for which each device makes room: 64 MiB, and 64 for the alignment of each of 64 buffers.
@@ -40,16 +39,12 @@ impl CpuMemory {
     fn write(&self) -> RwLockWriteGuard<'_, CpuBytes> {
         self.lines.write().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn into_host(self) -> HostLines {
-        HostLines(self.lines.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 /// Staging of the cpu device: memory that is swapped with a buffer's own memory, so that an upload copies nothing.
 #[derive(Debug)]
 pub(crate) struct CpuStaging {
-    lines: HostLines,
+    lines: CpuBytes,
     bytes: u64,
     /// Room for the memory of two blocks, where all devices' room is too small for them.
     _room: Room,
@@ -116,10 +111,6 @@ impl CpuDriver {
             stores_bytes: true,
         }
     }
-
-    fn enter(&self) -> MutexGuard<'_, ()> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Returns the processor's name if the system reports it, otherwise the architecture.
@@ -157,31 +148,31 @@ impl Driver for CpuDriver {
     }
 
     fn clear(&self, dst: Slice<'_>) -> Result<()> {
-        let _queue = self.enter();
+        let _queue = lock(&self.queue);
         window_mut(&mut cpu(dst.memory)?.write(), dst).fill(0);
         Ok(())
     }
 
     fn copy(&self, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
-        let _queue = self.enter();
+        let _queue = lock(&self.queue);
         let from = cpu(src.memory)?.read();
         window_mut(&mut cpu(dst.memory)?.write(), dst).copy_from_slice(window(&from, src));
         Ok(())
     }
 
     fn write(&self, dst: Slice<'_>, bytes: &[u8]) -> Result<()> {
-        let _queue = self.enter();
+        let _queue = lock(&self.queue);
         window_mut(&mut cpu(dst.memory)?.write(), dst).copy_from_slice(bytes);
         Ok(())
     }
 
     fn download(&self, src: Slice<'_>, _: Option<&Timeline>) -> Result<Download> {
-        let _queue = self.enter();
+        let _queue = lock(&self.queue);
         Ok(Download::Ready(window(&cpu(src.memory)?.read(), src).to_vec()))
     }
 
     fn read(&self, src: Slice<'_>, out: &mut [u8]) -> Result<()> {
-        let _queue = self.enter();
+        let _queue = lock(&self.queue);
         out.copy_from_slice(&window(&cpu(src.memory)?.read(), src)[..out.len()]);
         Ok(())
     }
@@ -195,7 +186,10 @@ impl Driver for CpuDriver {
 
     fn take(&self, memory: Memory, bytes: usize) -> Result<HostBytes> {
         match memory {
-            Memory::Cpu(memory) => Ok(HostBytes::Cpu(memory.into_host(), bytes)),
+            Memory::Cpu(memory) => {
+                let lines = memory.lines.into_inner().unwrap_or_else(PoisonError::into_inner);
+                Ok(HostBytes::Cpu(lines, bytes))
+            }
             #[cfg(any(feature = "cuda", feature = "wgpu"))]
             _ => Err(foreign("cpu")),
         }
@@ -210,7 +204,7 @@ impl Driver for CpuDriver {
         params: &[u8],
         Caller { cancel, .. }: Caller<'_>,
     ) -> Result<()> {
-        let queue = self.enter();
+        let queue = lock(&self.queue);
         let mut guards = Vec::with_capacity(args.len());
         for arg in args {
             let memory = cpu(arg.slice.memory)?;
@@ -234,7 +228,6 @@ impl Driver for CpuDriver {
     fn staging(&self, bytes: u64) -> Result<Staging> {
         let lines = CpuBytes::new(bytes)?;
         let room = Room::new(&DEVICES, lines.capacity().saturating_mul(2).saturating_sub(FREE_BYTES));
-        let lines = HostLines(lines);
         Ok(Staging::Cpu(CpuStaging { lines, bytes, _room: room }))
     }
 
@@ -244,21 +237,17 @@ impl Driver for CpuDriver {
             allow(irrefutable_let_patterns, reason = "the only variant then")
         )]
         let Staging::Cpu(slot) = slot else { return Err(foreign("cpu")) };
-        let _queue = self.enter();
+        let _queue = lock(&self.queue);
         let whole = dst.offset == 0 && dst.bytes.next_multiple_of(16) == cpu(dst.memory)?.bytes;
         let mut memory = cpu(dst.memory)?.write();
         // The guard words behind the elements keep their values.
         if whole && memory.len() == slot.lines.len() {
-            slot.lines.swap(&mut memory);
+            std::mem::swap(&mut slot.lines, &mut memory);
         } else {
             // Copies whole words, the last of which may end behind the slot's last byte.
             window_mut(&mut memory, dst).copy_from_slice(&slot.lines.bytes()[..to_usize(dst.bytes)]);
         }
         Ok(Fence::Passed)
-    }
-
-    fn order_after(&self, _fence: &Fence) -> Result<()> {
-        Ok(())
     }
 
     fn synchronize(&self) -> Result<()> {

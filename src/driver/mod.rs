@@ -13,7 +13,7 @@ pub(crate) mod wgpu;
 
 use std::fmt;
 
-pub(crate) use self::cpu::HostLines;
+pub(crate) use self::cpu::CpuBytes;
 use crate::{
     Cancel, DeviceInfo, Error, Limits, Result,
     kernel::{Access, Grid, KernelDef, Spec},
@@ -139,7 +139,7 @@ pub(crate) enum HostBytes {
     /// The bytes were copied to the host.
     Owned(Vec<u8>),
     /// The given number of first bytes of memory that belonged to the device.
-    Cpu(HostLines, usize),
+    Cpu(CpuBytes, usize),
 }
 
 impl HostBytes {
@@ -259,8 +259,10 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn staging(&self, bytes: u64) -> Result<Staging>;
     /// Enqueues, on the copy queue, a copy of the slot's first `dst.bytes` bytes. The timeline is as in [`download`](Self::download).
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>, timeline: Option<&Timeline>) -> Result<Fence>;
-    /// Makes all work that is enqueued from now on wait for the fence.
-    fn order_after(&self, fence: &Fence) -> Result<()>;
+    /// Makes all work that is enqueued from now on wait for the fence. A device with one queue keeps the order itself.
+    fn order_after(&self, _fence: &Fence) -> Result<()> {
+        Ok(())
+    }
     /// Returns true if timelines get times of the device itself, after waits that prove the work done.
     fn tells_times(&self) -> bool {
         false

@@ -99,8 +99,7 @@ impl Filter {
         self.rescale(-1.0);
     }
 
-    /// # Errors
-    /// [`Error::Shape`], [`Error::Argument`].
+    /// Fails with [`Error::Shape`], [`Error::Argument`].
     pub(crate) fn check_output<T: Element, U: Element>(&self, x: &Tensor<T>, out: &Tensor<U>) -> Result<()> {
         if out.shape() != x.shape() {
             let expected = format!("an output of shape {:?}", x.shape());
@@ -109,8 +108,7 @@ impl Filter {
         self.check_type([T::DTYPE, U::DTYPE])
     }
 
-    /// # Errors
-    /// [`Error::Argument`] for an output type that the filter does not support for this input type.
+    /// Fails with [`Error::Argument`] for an output type that the filter does not support for this input type.
     pub(crate) fn check_type(&self, [from, to]: [DType; 2]) -> Result<()> {
         if [from, DType::F32, DType::F64].contains(&to) {
             return Ok(());

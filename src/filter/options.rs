@@ -74,10 +74,7 @@ impl<T, const N: usize> From<[T; N]> for PerAxis<T> {
 }
 
 impl<T: Clone> PerAxis<T> {
-    /// Returns one value for each of `count` axes.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for another number of values.
+    /// Returns one value for each of `count` axes. Fails with [`Error::Argument`] for another number of values.
     pub(super) fn expand(&self, op: &'static str, name: &'static str, count: usize) -> Result<Vec<T>> {
         match self {
             Self::All(value) => Ok(vec![value.clone(); count]),

@@ -229,8 +229,7 @@ struct StoredFilter {
 }
 
 impl StoredFilter {
-    /// # Errors
-    /// [`Error::NoF64`].
+    /// Fails with [`Error::NoF64`].
     fn new(filter: Filter, types: [DType; 2], device: &Device) -> Result<Self> {
         let wide = filter.is_wide(types);
         if wide {

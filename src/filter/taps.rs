@@ -157,10 +157,8 @@ impl Fold {
         (n > 0 && radius >= n && radius > reach).then_some(Self { radius, reach, period })
     }
 
-    /// Returns the folded weights, from the centre weight and a function that returns both weights at a distance from it.
-    ///
-    /// # Errors
-    /// [`Error::Cancelled`].
+    /// Returns the folded weights, from the centre weight and a function that returns both weights at a distance from
+    /// it. Fails with [`Error::Cancelled`].
     fn made(
         &self,
         centre: f64,
@@ -188,8 +186,7 @@ impl Fold {
     }
 }
 
-/// # Errors
-/// [`Error::Cancelled`], which is checked only once in 2^16 calls.
+/// Fails with [`Error::Cancelled`], which is checked only once in 2^16 calls.
 fn check(number: usize, cancel: Option<&Cancel>) -> Result<()> {
     match cancel {
         Some(cancel) if number.is_multiple_of(1 << 16) => cancel.check(),
@@ -207,10 +204,7 @@ pub(crate) struct Gaussian {
 
 impl Gaussian {
     /// Returns the Gaussian's taps along an axis. If `n` gives the number of elements of the axis, the weights are folded as they are
-    /// computed, if that saves anything.
-    ///
-    /// # Errors
-    /// The errors of [`weights`](Self::weights); [`Error::Cancelled`].
+    /// computed, if that saves anything. Fails with the errors of [`weights`](Self::weights); [`Error::Cancelled`].
     pub(super) fn taps(
         self,
         op: &'static str,
@@ -240,10 +234,8 @@ impl Gaussian {
         Ok(if self.order == 0 { Taps { sum: 1.0, ..taps } } else { taps })
     }
 
-    /// Returns the Gaussian's weights for a correlation, by scipy's formulas.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if a weight is not finite, due to a high order or a tiny `sigma`; [`Error::Limit`] for a radius beyond 2^24.
+    /// Returns the Gaussian's weights for a correlation, by scipy's formulas. Fails with [`Error::Argument`] if a
+    /// weight is not finite, due to a high order or a tiny `sigma`; [`Error::Limit`] for a radius beyond 2^24.
     pub(crate) fn weights(self, op: &'static str) -> Result<Vec<f64>> {
         const MOST: u64 = 1 << 24;
         let side = i32::try_from(self.side(MOST)?).unwrap_or(i32::MAX);

@@ -262,9 +262,7 @@ impl KernelDef {
         Key { name, sources, bindings, params, spec: spec.into() }
     }
 
-    /// Checks that the kernel can run on such a device with these values of its constants.
-    ///
-    /// # Errors
+    /// Checks that the kernel can run on such a device with these values of its constants. Fails with
     /// [`Error::NoSource`]; [`Error::Argument`] for constants other than the kernel's.
     pub(crate) fn check(&self, info: &DeviceInfo, spec: Spec<'_>) -> Result<()> {
         let (there, what) = match info.backend {

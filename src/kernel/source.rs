@@ -5,10 +5,7 @@ use std::fmt::Write as _;
 use super::Spec;
 
 /// Returns a source with a spec's values in place of the defaults. A constant's line begins with `declaration`, in which `NAME` stands for its
-/// name, and ends with `end` after the value.
-///
-/// # Errors
-/// A message that names a constant without exactly one declaration.
+/// name, and ends with `end` after the value. Fails with a message that names a constant without exactly one declaration.
 pub(crate) fn specialize(
     source: &str,
     spec: Spec<'_>,

@@ -1,15 +1,14 @@
 //! Total variation denoising: steps of Chambolle's projection, and their result.
 
-use std::ops::{Add, Div, Mul, Range, Sub};
+use std::ops::Range;
 
-use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use super::{WG, cpu::simd::wide};
-use crate::{
-    Real,
-    kernel::{CpuLaunch, Kernel, kernel, params},
+use super::{
+    WG,
+    cpu::{simd::wide, vectors::SimdFloat},
 };
+use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
 params! {
     /// Parameters of the kernel.
@@ -72,32 +71,11 @@ pub(crate) fn groups(nx: u64, origin: u64) -> u64 {
     origin.div_ceil(WG.into()) + (nx - origin).div_ceil(WG.into())
 }
 
-/// A type of numbers.
-trait Number:
-    Real + Default + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
-{
-    fn root(self) -> Self;
-}
-
-impl Number for f32 {
-    #[inline(always)]
-    fn root(self) -> Self {
-        self.sqrt()
-    }
-}
-
-impl Number for f64 {
-    #[inline(always)]
-    fn root(self) -> Self {
-        self.sqrt()
-    }
-}
-
 fn denoise_tv(launch: CpuLaunch<'_>) {
     if launch.constant("WIDE") != 0 { denoise_in::<f64>(launch) } else { denoise_in::<f32>(launch) }
 }
 
-fn denoise_in<R: Number>(launch: CpuLaunch<'_>) {
+fn denoise_in<R: SimdFloat>(launch: CpuLaunch<'_>) {
     let (params, is_result) = (launch.params::<Params>(), launch.constant("RESULT") != 0);
     let [f, p, q, energies] = launch.args();
     let image = Image::<R> { f: &f.read::<R>()[params.f0 as usize..], p: p.read(), params };
@@ -121,7 +99,7 @@ struct Line<R> {
 /// The minimum number of elements of a task.
 const TASK: usize = 1 << 14;
 
-impl<R: Number> Image<'_, R> {
+impl<R: SimdFloat> Image<'_, R> {
     fn nx(&self) -> usize {
         self.params.nx as usize
     }
@@ -161,9 +139,9 @@ impl<R: Number> Image<'_, R> {
             add_differences(&mut line.d, (y > 0).then(|| self.field(1, row - 1)), self.field(1, row));
         }
         let x = self.field(0, row);
-        line.d[0] = line.d[0] + (R::default() - x[0]);
+        line.d[0] += R::default() - x[0];
         for ((d, &x), &before) in line.d[1..].iter_mut().zip(&x[1..]).zip(x) {
-            *d = *d + (before - x);
+            *d += before - x;
         }
     }
 
@@ -218,7 +196,7 @@ impl<R: Number> Image<'_, R> {
                 energies: energies.next().unwrap_or_default(),
             })
             .collect();
-        tasks.into_par_iter().for_each(wide);
+        tasks.into_par_iter().for_each(|task| wide!(task.run()));
     }
 }
 
@@ -245,12 +223,12 @@ fn divided<R>(
 
 /// Adds to each element of `d` the field's element in `before`, or 0 without one, less the field's element in `at`.
 #[inline(always)]
-fn add_differences<R: Number>(d: &mut [R], before: Option<&[R]>, at: &[R]) {
+fn add_differences<R: SimdFloat>(d: &mut [R], before: Option<&[R]>, at: &[R]) {
     match before {
         Some(before) => {
-            d.iter_mut().zip(before.iter().zip(at)).for_each(|(d, (&before, &at))| *d = *d + (before - at));
+            d.iter_mut().zip(before.iter().zip(at)).for_each(|(d, (&before, &at))| *d += before - at);
         }
-        None => d.iter_mut().zip(at).for_each(|(d, &at)| *d = *d + (R::default() - at)),
+        None => d.iter_mut().zip(at).for_each(|(d, &at)| *d += R::default() - at),
     }
 }
 
@@ -264,11 +242,9 @@ struct Task<'a, R> {
     energies: &'a mut [R],
 }
 
-impl<R: Number> NullaryFnOnce for Task<'_, R> {
-    type Output = ();
-
+impl<R: SimdFloat> Task<'_, R> {
     #[inline(always)]
-    fn call(mut self) {
+    fn run(mut self) {
         let (image, p) = (self.image, self.image.params);
         let (nx, ny) = (image.nx(), p.ny as usize);
         let (factor, tau) =
@@ -294,7 +270,7 @@ impl<R: Number> NullaryFnOnce for Task<'_, R> {
             }
             let gradients = gx.iter().zip(&gy).zip(&gz);
             lengths.iter_mut().zip(gradients).for_each(|(length, ((&x, &y), &z))| {
-                *length = (x * x + y * y + z * z).root();
+                *length = (x * x + y * y + z * z).sqrt();
             });
             for (axis, (q, g)) in self.q.iter_mut().zip([&gx, &gy, &gz]).enumerate() {
                 let old = image.field(axis, row).iter().zip(g).zip(&lengths);
@@ -318,7 +294,7 @@ impl<R: Number> NullaryFnOnce for Task<'_, R> {
 
 /// Computes the differences from a row, `line`, to the next elements `f` with divergences `d`.
 #[inline(always)]
-fn differences<R: Number>(g: &mut [R], (f, d): (&[R], &[R]), factor: R, line: &Line<R>) {
+fn differences<R: SimdFloat>(g: &mut [R], (f, d): (&[R], &[R]), factor: R, line: &Line<R>) {
     let next = f.iter().zip(d);
     let here = line.f.iter().zip(&line.d);
     g.iter_mut().zip(next.zip(here)).for_each(|(g, ((&next_f, &next_d), (&f, &d)))| {
@@ -331,7 +307,7 @@ const LANES: usize = 16;
 
 /// Computes the sums of energies over the groups of a row, which are counted from the column `origin`.
 #[inline(always)]
-fn energies<R: Number>(d: &[R], lengths: &[R], origin: usize, out: &mut [R]) {
+fn energies<R: SimdFloat>(d: &[R], lengths: &[R], origin: usize, out: &mut [R]) {
     let wg = WG as usize;
     // The number of elements that the first group lacks.
     let before = origin.next_multiple_of(wg) - origin;
@@ -342,11 +318,11 @@ fn energies<R: Number>(d: &[R], lengths: &[R], origin: usize, out: &mut [R]) {
         let (lengths, lengths_rest) = lengths[columns].as_chunks::<LANES>();
         for (d, lengths) in d.iter().zip(lengths) {
             for lane in 0..LANES {
-                sums[lane] = sums[lane] + (d[lane] * d[lane] + lengths[lane]);
+                sums[lane] += d[lane] * d[lane] + lengths[lane];
             }
         }
         for (sum, (&d, &length)) in sums.iter_mut().zip(d_rest.iter().zip(lengths_rest)) {
-            *sum = *sum + (d * d + length);
+            *sum += d * d + length;
         }
         *out = sums.into_iter().fold(R::default(), |total, sum| total + sum);
     }

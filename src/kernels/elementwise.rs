@@ -7,7 +7,7 @@ use super::{
     cpu::{correlate::Real as Stored, simd::wide},
 };
 use crate::{
-    DType, Real,
+    DType,
     dtype::with_dtype,
     kernel::{CpuArg, CpuLaunch, Kernel, codes, kernel, params},
 };
@@ -53,7 +53,8 @@ pub(crate) static ELEMENTWISE: Kernel<Params> =
 
 codes! {
     /// A function of elements. Shaders rely on the order: functions before `Add` have one operand, functions from `Clamp`
-    /// on have three, and all others two. `Less` is the first comparison.
+    /// on have three, and all others two. `Less` is the first comparison. Functions from `Negative`, `Add` and `Less` on
+    /// are those of [`Map`](crate::array::Map), [`Zip`](crate::array::Zip) and [`Compare`](crate::array::Compare).
     pub(crate) enum Function {
         Copy,
         Truncate,
@@ -93,7 +94,7 @@ const PIECE: usize = 1 << 14;
 const BLOCK: usize = 1 << 10;
 
 /// The type in which elements are computed: f32 or f64.
-trait Number: Real + Stored {
+trait Number: Stored {
     /// Returns the number that two words of the parameters hold.
     fn number(low: u32, high: u32) -> Self;
     /// Applies the function to each element, and overwrites the first operand.
@@ -144,26 +145,17 @@ number!(f64, |low, high| bytemuck::cast([low, high]));
 
 #[inline(always)]
 fn map<R: Copy>(a: &mut [R], f: impl Fn(R) -> R) {
-    wide(
-        #[inline(always)]
-        || a.iter_mut().for_each(|a| *a = f(*a)),
-    );
+    wide!(a.iter_mut().for_each(|a| *a = f(*a)));
 }
 
 #[inline(always)]
 fn zip<R: Copy>(a: &mut [R], b: &[R], f: impl Fn(R, R) -> R) {
-    wide(
-        #[inline(always)]
-        || a.iter_mut().zip(b).for_each(|(a, &b)| *a = f(*a, b)),
-    );
+    wide!(a.iter_mut().zip(b).for_each(|(a, &b)| *a = f(*a, b)));
 }
 
 #[inline(always)]
 fn join<R: Copy>(a: &mut [R], b: &[R], c: &[R], f: impl Fn(R, R, R) -> R) {
-    wide(
-        #[inline(always)]
-        || a.iter_mut().zip(b).zip(c).for_each(|((a, &b), &c)| *a = f(*a, b, c)),
-    );
+    wide!(a.iter_mut().zip(b).zip(c).for_each(|((a, &b), &c)| *a = f(*a, b, c)));
 }
 
 /// One operand: its elements, or a number that replaces them.
@@ -205,13 +197,10 @@ impl<R: Number> ElementSource<'_, R> {
                 let run = (extents[1] - column).min(out.len() - done);
                 let (start, out) = (self.line(row, extents), &mut out[done..done + run]);
                 if self.steps[2] == 0 {
-                    out.fill(<R as Real>::nearest(elements[start]));
+                    out.fill(R::nearest(elements[start]));
                 } else {
                     let line = &elements[start + column..][..run];
-                    wide(
-                        #[inline(always)]
-                        || out.iter_mut().zip(line).for_each(|(out, x)| *out = <R as Real>::nearest(*x)),
-                    );
+                    wide!(out.iter_mut().zip(line).for_each(|(out, x)| *out = R::nearest(*x)));
                 }
                 (done, place) = (done + run, place + run);
             }

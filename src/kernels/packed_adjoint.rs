@@ -6,20 +6,23 @@
 mod counted;
 mod gaps;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
-use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use self::gaps::{Gaps, multiples};
 use super::{
-    cpu::dot::{Dot, Path, Work, is_dense, missing},
+    cpu::{
+        dot::{Dot, Path, Work, is_dense, missing},
+        simd::wide,
+    },
     workgroups_in,
 };
 use crate::{
     Cancel,
     kernel::{CpuLaunch, Kernel, kernel, params},
+    waiting::lock,
 };
 
 params! {
@@ -105,18 +108,14 @@ fn packed_adjoint(launch: CpuLaunch<'_>) {
     let (rows, words, cols, row_limbs) =
         (p.rows as usize, p.words as usize, p.columns as usize, p.row_limbs as usize);
     let width = if missing { 2 * row_limbs } else { row_limbs };
-    let packed = &packed.read::<u32>()[p.packed0 as usize..][..rows * words];
-    let weights = &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * width];
     let sums = &mut sums.write::<u32>()[p.sums0 as usize..][..p.entries as usize * cols * 2];
-    let word0 = p.word0 as usize;
-    let word1 = word0 + p.word_count as usize;
     let product = Operands {
-        packed,
+        packed: &packed.read::<u32>()[p.packed0 as usize..][..rows * words],
         rows,
         words,
-        word0,
-        word1,
-        weights,
+        word0: p.word0 as usize,
+        word1: (p.word0 + p.word_count) as usize,
+        weights: &weights.read::<u32>()[p.weights0 as usize..][..rows.div_ceil(4) * width],
         width,
         row_limbs,
         cols,
@@ -192,7 +191,8 @@ impl Work for Adjoint<'_> {
         let filled = if product.missing { multiples(dot, &product) } else { Vec::new() };
         let filled = &filled[..];
         product.pieces(self.sums, |rows, word, words, out| {
-            dot.vectorize(AdjointPiece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out });
+            let piece = AdjointPiece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out };
+            wide!(dot, piece.run());
         });
     }
 }
@@ -209,11 +209,9 @@ struct AdjointPiece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
     out: &'a Mutex<&'b mut [u32]>,
 }
 
-impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for AdjointPiece<'_, '_, D, NARROW, WIDE> {
-    type Output = ();
-
+impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NARROW, WIDE> {
     #[inline(always)]
-    fn call(self) {
+    fn run(&self) {
         let p = &self.product;
         let strips = self.words / NARROW_STRIP;
         let row_limbs = p.limb_count * p.cols;
@@ -259,9 +257,7 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for AdjointPi
         join(&sums, p, &mut totals);
         merge(&totals, p, self.out);
     }
-}
 
-impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NARROW, WIDE> {
     /// Interleaves four words of each row, four rows byte by byte. Rows past the last one are 0.
     #[inline(always)]
     fn interleave(&self, first: usize, word: usize, out: &mut [[u32; 16]]) {
@@ -371,7 +367,7 @@ impl<W: Pod> LimbTile<'_, W> {
 /// Adds (entries, padded columns) totals, times the power of two, to the sums, for as many entries as `out` has.
 #[inline(always)]
 fn merge(totals: &[i64], p: &Operands<'_>, out: &Mutex<&mut [u32]>) {
-    let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut out = lock(out);
     let rows = out.chunks_exact_mut(2 * p.cols).zip(totals.chunks_exact(padded(p.cols)));
     for (out, totals) in rows {
         for (out, &added) in out.as_chunks_mut::<2>().0.iter_mut().zip(totals) {

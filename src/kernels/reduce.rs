@@ -1,13 +1,13 @@
 //! Sums, sums of squares and counts, over blocks of rows or of columns.
 
-use std::ops::{AddAssign, Mul, Range};
+use std::ops::Range;
 
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use super::cpu::{load::load, simd::wide};
+use super::cpu::{load::load, simd::wide, vectors::SimdFloat};
 use crate::{
-    DType, Real,
+    DType,
     kernel::{CpuArg, CpuLaunch, Kernel, kernel, params},
 };
 
@@ -59,12 +59,6 @@ fn specs() -> Vec<Vec<(&'static str, u32)>> {
 /// The number of partial sums, so that a long sum is vectorised. It determines the order of additions.
 const LANES: usize = 16;
 
-/// A type in which sums are computed: f32 or f64.
-trait Number: Real + Default + PartialOrd + AddAssign + Mul<Output = Self> {}
-
-impl Number for f32 {}
-impl Number for f64 {}
-
 fn reduce(launch: CpuLaunch<'_>) {
     let (p, missing): (Params, _) = (launch.params(), launch.constant("MISSING") != 0);
     let by_row = launch.constant("BY_ROW") != 0;
@@ -79,7 +73,7 @@ fn reduce(launch: CpuLaunch<'_>) {
             let out = &mut sums::<u32>(out, &p)[..rows * parts];
             out.par_chunks_mut(parts).zip(x.par_chunks(cols)).for_each(|(out, row)| {
                 for (out, x) in out.iter_mut().zip(row.chunks(BLOCK as usize)) {
-                    *out = wide(|| integers(x, missing));
+                    *out = wide!(integers(x, missing));
                 }
             });
         }
@@ -91,7 +85,7 @@ fn sums<'a, T: Pod>(out: CpuArg<'a>, p: &Params) -> &'a mut [[T; 4]] {
     out.write::<T>()[p.out0 as usize * 4 / size_of::<T>()..].as_chunks_mut().0
 }
 
-fn floats<R: Number>(launch: CpuLaunch<'_>, by_row: bool, missing: bool) {
+fn floats<R: SimdFloat>(launch: CpuLaunch<'_>, by_row: bool, missing: bool) {
     let p: Params = launch.params();
     let dtype = DType::from_code(p.x_type);
     let [x, out] = launch.args();
@@ -131,7 +125,7 @@ fn integers(x: &[i8], missing: bool) -> [u32; 4] {
 
 /// Adds one value. NaN and infinity are bad, and negative values are missing if `missing` is set.
 #[inline(always)]
-fn add<R: Number>(total: &mut [R; 4], x: R, missing: bool) {
+fn add<R: SimdFloat>(total: &mut [R; 4], x: R, missing: bool) {
     let zero = R::default();
     // Zero times NaN or infinity is NaN.
     let finite = x * zero == zero;
@@ -143,7 +137,7 @@ fn add<R: Number>(total: &mut [R; 4], x: R, missing: bool) {
     total[3] += R::nearest(u8::from(!finite));
 }
 
-fn floats_by_row<R: Number>(
+fn floats_by_row<R: SimdFloat>(
     x: &CpuArg<'_>,
     dtype: DType,
     start: usize,
@@ -169,7 +163,7 @@ fn floats_by_row<R: Number>(
     }
 }
 
-fn floats_by_column<R: Number>(
+fn floats_by_column<R: SimdFloat>(
     x: &CpuArg<'_>,
     dtype: DType,
     start: usize,

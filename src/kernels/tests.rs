@@ -7,7 +7,23 @@ use std::{
 };
 
 use super::KERNELS;
-use crate::kernel::{KernelDef, Spec};
+use crate::{
+    kernel::{KernelDef, Spec},
+    random::philox,
+};
+
+/// Returns packed rows of codes up to `most`, of which `missing` in 256 are missing. With `rare`, two rows in three hold few codes.
+pub(super) fn random_codes([rows, words]: [usize; 2], missing: u32, rare: bool, most: u32) -> Vec<u32> {
+    let absent = |place: usize, chance: u32| {
+        rare && !(place / (16 * words)).is_multiple_of(3) && !chance.is_multiple_of(64)
+    };
+    let code = |place: usize| match philox([1, missing], place as u64) {
+        [.., chance] if absent(place, chance) => 0,
+        [chance, ..] if chance % 256 < missing => 3,
+        [_, code, ..] => code % (most + 1),
+    };
+    (0..rows * words).map(|i| (0..16).map(|j| code(16 * i + j) << (2 * j)).sum()).collect()
+}
 
 /// Returns the kernels that have a shader: all but the product in f64.
 fn shaders() -> Vec<&'static KernelDef> {

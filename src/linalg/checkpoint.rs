@@ -61,10 +61,8 @@ impl Checkpoint {
         self
     }
 
-    /// Starts the checkpoint of a job with these properties before the caller's, or continues it.
-    ///
-    /// # Errors
-    /// [`Error::Store`] for the checkpoint of another job, with the first property that differs; [`Error::Io`].
+    /// Starts the checkpoint of a job with these properties before the caller's, or continues it. Fails with [`Error::Store`] for the
+    /// checkpoint of another job, with the first property that differs; [`Error::Io`].
     pub(super) fn open(&self, properties: Vec<(&str, String)>) -> Result<Saved<'_>> {
         let own = properties.into_iter().map(|(name, value)| (name.to_owned(), value));
         let properties: Vec<_> = own.chain(self.properties.iter().cloned()).collect();
@@ -147,10 +145,7 @@ enum Half {
 
 impl Saved<'_> {
     /// Puts the product of X in a pass: its transpose, and `A X` if that is kept. Products that are not finite end the iteration, and are not
-    /// put.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; any error that the device reports.
+    /// put. Fails with [`Error::Io`]; with any error that the device reports.
     pub(super) fn put(
         &self,
         pass: u32,
@@ -169,19 +164,13 @@ impl Saved<'_> {
         self.put_half(pass, Half::Normal, x, cast_slice(&image))
     }
 
-    /// Returns the transpose of the product of X in a pass, if it is there.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
+    /// Returns the transpose of the product of X in a pass, if it is there. Fails as [`put`](Self::put) does.
     pub(super) fn find(&self, pass: u32, x: &Tensor<f64>) -> Result<Option<Tensor<f64>>> {
         let half = self.find_half::<f64>(pass, Half::Normal, x, x.len())?;
         half.map(|values| Tensor::from_slice(x.device(), &values, x.shape())).transpose()
     }
 
-    /// Returns `A X` of a pass over a matrix of m rows, if it is there.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
+    /// Returns `A X` of a pass over a matrix of m rows, if it is there. Fails as [`put`](Self::put) does.
     pub(super) fn find_kept(&self, pass: u32, x: &Tensor<f64>, m: u64) -> Result<Option<Vec<f32>>> {
         self.find_half(pass, Half::Left, x, m.saturating_mul(x.shape()[0]))
     }

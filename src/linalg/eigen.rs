@@ -34,12 +34,9 @@ const PANEL: usize = 64;
 /// proves that A without the found components has no larger eigenvalue. If the proof fails, if the basis would fill half the space, or if
 /// more values are wanted, the full decomposition finds them on one thread. Results are the same to the bit for any number of threads.
 ///
-/// # Cost
 /// A basis of d columns takes 2 n² d + 8 n d² + n³ / 3 operations; d is about 30 ∛n for ten values of a flat spectrum. The full decomposition
-/// takes about 10 n³ on one thread. Both take memory for 3 n² values of f64 in addition to the matrix.
-///
-/// # Errors
-/// [`Error::Argument`](crate::Error::Argument) if the matrix holds NaN or infinity; [`Error::Cancelled`](crate::Error::Cancelled).
+/// takes about 10 n³ on one thread. Both take memory for 3 n² values of f64 in addition to the matrix. Fails with
+/// [`Error::Argument`](crate::Error::Argument) if the matrix holds NaN or infinity.
 pub(super) fn largest(
     op: &'static str,
     (a, n): (&[f64], usize),

@@ -98,8 +98,7 @@ impl BlockSum {
         self.pending.replace(first).map_or(Ok(()), |before| before.wait().map(drop))
     }
 
-    /// Adds the first `count` blocks of a tensor (blocks, rows, cols), which fit a binding. Never waits, so that later blocks can reuse its
-    /// memory.
+    /// Adds the first `count` blocks of a tensor (blocks, rows, cols), which fit a binding. Never waits: later blocks may reuse its memory.
     fn enqueue<R: Real>(&mut self, tensor: &Tensor<R>, count: u64) -> Result<()> {
         let ([rows, cols], device) = (self.shape, self.sums.device().clone());
         if rows * cols == 0 {
@@ -195,8 +194,7 @@ const LONGEST: u64 = 1 << 14;
 const PRODUCT_BYTES: u64 = 8 << 20;
 const MOST_PRODUCTS: u64 = 8192;
 
-/// The sum of `aᵀ b` over the rows of a and b, which are added some rows at a time on their device. For f32 it is a [`BlockSum`] of products;
-/// for f64 it is in f64.
+/// The sum of `aᵀ b` over rows of a and b, added some at a time on their device: a [`BlockSum`] of products for f32, for f64 in f64.
 #[derive(Debug)]
 pub(crate) struct InnerSum<R: Real> {
     op: &'static str,
@@ -337,7 +335,6 @@ impl<R: Real> InnerSum<R> {
 const DEPTH: u64 = 64;
 
 /// Returns `xᵀ x` for x (m, n): for f32 to about 1e-6 of |x|ᵀ|x|, for f64 in f64. Waits.
-///
 /// For f32, sums over 64 rows are in f32, and for more than 128 columns so are sums of these up to 256 to 1,024 rows; a [`BlockSum`] adds up
 /// the results.
 pub(crate) fn gram<R: Real>(x: &Tensor<R>) -> Result<Matrix> {

@@ -70,7 +70,6 @@ impl<M: LinearMap> GroupMatrix<M> {
         &self.parts
     }
 
-    /// Returns the group.
     pub(crate) fn group(&self) -> &Device {
         &self.group
     }

@@ -12,7 +12,6 @@ use faer::{
 
 use crate::{Cancel, Error, Result, kernels::cpu::simd::end_wide, waiting::apart};
 
-/// Returns `a b`.
 pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(&mut out, Accum::Replace, a, b, 1.0, Par::Seq);
@@ -20,10 +19,8 @@ pub(crate) fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     out
 }
 
-/// Returns the `count` largest eigenvalues of a symmetric matrix in descending order, and their vectors. Reads the lower triangle.
-///
-/// # Errors
-/// [`Error::Argument`] for NaN and infinity; the errors of [`apart`].
+/// Returns the `count` largest eigenvalues of a symmetric matrix in descending order, and their vectors. Reads the lower triangle. Fails
+/// with [`Error::Argument`] for NaN and infinity; the errors of [`apart`].
 pub(crate) fn eigen(
     op: &'static str,
     a: MatRef<'_, f64>,
@@ -86,7 +83,6 @@ pub(crate) fn singular(op: &'static str, a: MatRef<'_, f64>) -> Result<(Mat<f64>
 const PANEL: usize = 32;
 
 /// Factorises a square a as `a = Q R`, with a nonnegative diagonal of R, by Householder reflections.
-///
 /// Each column of the product is right to rounding, however little of the column is orthogonal to the previous columns; faer's `qr_in_place`
 /// does not reflect such columns.
 pub(crate) fn upper(a: MatRef<'_, f64>) -> (Mat<f64>, Mat<f64>) {

@@ -41,7 +41,6 @@ pub(crate) struct Ritz {
 }
 
 impl Default for Ritz {
-    /// Returns no pairs.
     fn default() -> Self {
         Self { theta: Vec::new(), y: Mat::new() }
     }
@@ -120,7 +119,6 @@ impl Krylov {
     }
 
     /// Adds an orthonormal block and its image. If the block would not fit, first reduces the basis to `keep` Ritz vectors.
-    ///
     /// This is a thick restart (Wu and Simon, "Thick-restart Lanczos method for large symmetric eigenvalue problems", SIAM J. Matrix Anal.
     /// Appl. 22, 2000): the block itself continues the old basis.
     pub(crate) fn push(&mut self, block: Tensor<f64>, image: Tensor<f64>, keep: usize) -> Result<()> {
@@ -129,8 +127,7 @@ impl Krylov {
             self.restart(keep)?;
         }
         let old = self.cols();
-        // A second estimate of the same products, because products in f32 leave the matrix slightly unsymmetric. It is empty if all images
-        // lie in the old basis.
+        // A second estimate of the products, as those in f32 are slightly unsymmetric. It is empty if all images lie in the old basis.
         let again = match old - self.open {
             0 => Mat::zeros(0, new),
             count => Matrix::from_tensor(&matmul_nt(&*self.w.last(count)?, &block)?)?.as_faer().to_owned(),
@@ -203,8 +200,7 @@ impl Krylov {
         self.orthonormal(start, 0.0)
     }
 
-    /// Returns the next block: the part of the last image that is outside the basis, made orthonormal, without directions no longer than
-    /// `noise`.
+    /// Returns the next block: the part of the last image outside the basis, orthonormal, without directions no longer than `noise`.
     pub(crate) fn next(&self, noise: f64) -> Result<Tensor<f64>> {
         let mut rest = self.w.last(self.cols() - self.open)?.try_clone()?;
         self.q.add_to(&mut rest, -1.0, self.inside.as_ref())?;
@@ -221,7 +217,6 @@ impl Krylov {
     }
 
     /// Returns orthonormal vectors that span the directions of b's range along which b is longer than `noise`.
-    ///
     /// This is one round of SVQB (Stathopoulos and Wu, "A block orthogonalization procedure with constant synchronization requirements", SIAM
     /// J. Sci. Comput. 23, 2002). Its result is orthonormal to eps times the squared condition number of b.
     fn orthonormalize(&self, b: &Tensor<f64>, noise: f64) -> Result<Tensor<f64>> {

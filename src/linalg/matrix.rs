@@ -114,12 +114,10 @@ impl Matrix {
         })
     }
 
-    /// Returns a view of the matrix for faer.
     pub(crate) fn as_faer(&self) -> MatRef<'_, f64> {
         MatRef::from_row_major_slice(&self.data, self.rows, self.cols)
     }
 
-    /// Copies a matrix of faer.
     pub(crate) fn from_faer(a: MatRef<'_, f64>) -> Self {
         let mut copy = Self::zeros(a.nrows(), a.ncols());
         MatMut::from_row_major_slice_mut(&mut copy.data, a.nrows(), a.ncols()).copy_from(a);
@@ -215,18 +213,13 @@ impl<const ROWS: usize, const COLS: usize> From<[[f64; COLS]; ROWS]> for Matrix 
 impl Matrix {
     /// Returns the index of element (i, j) in C order.
     fn place(&self, (i, j): (usize, usize)) -> usize {
-        assert!(
-            i < self.rows && j < self.cols,
-            "element ({i}, {j}) of a matrix of {} x {}",
-            self.rows,
-            self.cols
-        );
-        i * self.cols + j
+        let Self { rows, cols, .. } = *self;
+        assert!(i < rows && j < cols, "element ({i}, {j}) of a matrix of {rows} x {cols}");
+        i * cols + j
     }
 }
 
-/// # Panics
-/// When there is no such row or column.
+/// Panics when there is no such row or column.
 impl Index<(usize, usize)> for Matrix {
     type Output = f64;
 
@@ -235,8 +228,7 @@ impl Index<(usize, usize)> for Matrix {
     }
 }
 
-/// # Panics
-/// When there is no such row or column.
+/// Panics when there is no such row or column.
 impl IndexMut<(usize, usize)> for Matrix {
     fn index_mut(&mut self, at: (usize, usize)) -> &mut f64 {
         let place = self.place(at);
@@ -326,10 +318,8 @@ mod tests {
         let printed = format!("{:.0?}", counted(100, 9));
         assert_eq!(printed.lines().next(), Some("[[0, 1, 2, 3, ..., 5, 6, 7, 8],"));
         assert_eq!(printed.lines().count(), 9);
-        assert!(
-            printed.ends_with(" [891, 892, 893, 894, ..., 896, 897, 898, 899]], shape=[100, 9]"),
-            "{printed}"
-        );
+        let ending = " [891, 892, 893, 894, ..., 896, 897, 898, 899]], shape=[100, 9]";
+        assert!(printed.ends_with(ending), "{printed}");
     }
 
     #[cfg(feature = "ndarray")]

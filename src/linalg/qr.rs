@@ -94,7 +94,6 @@ pub fn qr<R: Real>(x: &Tensor<R>) -> Result<Qr<R>> {
 }
 
 /// `x = B F R` with B on the device, and F and R on the host; B F is orthonormal.
-///
 /// The product B F is left to the caller, who may have another factor to multiply by.
 #[derive(Debug)]
 pub(crate) struct Factors<R: Real> {
@@ -104,7 +103,6 @@ pub(crate) struct Factors<R: Real> {
 }
 
 impl<R: Real> Factors<R> {
-    /// Returns Q.
     pub(crate) fn q(&self) -> Result<Tensor<R>> {
         times(&self.basis, self.last.as_ref())
     }
@@ -155,8 +153,7 @@ pub(crate) fn factor<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Factors
     Err(Error::argument(op, "x", format_args!("not orthonormal after {MAX_ROUNDS} rounds")))
 }
 
-/// Returns the size of each column, if all values are finite. The size is the column's length, or its largest magnitude for f64 and if
-/// squares leave the range of f32.
+/// Returns each column's size, if all are finite: its length, or its largest magnitude for f64 and where squares leave the range of f32.
 pub(crate) fn sizes<R: Real>(op: &'static str, x: &Tensor<R>) -> Result<Vec<f64>> {
     if !R::DTYPE.is_wide() {
         let stats = column_stats(x)?;
@@ -279,7 +276,6 @@ impl Round {
 }
 
 /// Writes L with `Pᵀ g P = L Lᵀ` to the lower triangle of g, and returns P as the index of the column at each position.
-///
 /// Stops when rounding leaves no positive pivot. The rest of the diagonal is then set to 0.
 fn pivoted_cholesky(op: &'static str, g: &mut Mat<f64>) -> Result<Vec<usize>> {
     let n = g.nrows();

@@ -251,8 +251,7 @@ pub(crate) fn enqueue<T: Element>(
     Ok(PendingStats(State::Lines { pairs: pairs?.download()?, in_f64: limits.f64 }))
 }
 
-/// The maximum number of blocks of a line whose sums are downloaded and added up on the host: two sums take no more memory than the pairs of
-/// one sum.
+/// The most blocks of a line whose sums are added up on the host: two sums take no more memory than the pairs of one sum.
 const FEW: u64 = 2;
 
 /// Launches the kernel once for the rows `rows`, which fit one launch. Writes to the rows `out_rows` of `out`.
@@ -268,13 +267,8 @@ fn launch<T: Element>(
     let window = x.window(rows.start * cols..rows.end * cols);
     let target = out.window_mut(out_rows.start * width..out_rows.end * width);
     let count = rows.end - rows.start;
-    let params = Params {
-        rows: small(count),
-        cols: small(cols),
-        x0: window.start,
-        out0: target.start,
-        x_type: T::DTYPE.code(),
-    };
+    let (x0, out0, x_type) = (window.start, target.start, T::DTYPE.code());
+    let params = Params { rows: small(count), cols: small(cols), x0, out0, x_type };
     // By row, one workgroup adds one block; by column, one invocation adds one column's block.
     let groups = if by_row {
         count * cols.div_ceil(BLOCK.into())

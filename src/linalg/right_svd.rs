@@ -52,25 +52,15 @@ pub struct SvdOptions {
 impl Default for SvdOptions {
     /// Returns a tolerance of 1e-4, at most 64 passes, seed 0 and stable signs, without left vectors.
     fn default() -> Self {
-        Self {
-            oversamples: None,
-            stop: Stop::Tolerance(TOLERANCE),
-            max_passes: 64,
-            seed: 0,
-            sign: SignRule::Stable,
-            left: false,
-        }
+        let (stop, sign) = (Stop::Tolerance(TOLERANCE), SignRule::Stable);
+        Self { oversamples: None, stop, max_passes: 64, seed: 0, sign, left: false }
     }
 }
 
 crate::setters! {
     SvdOptions {
         oversamples(impl Into<Option<usize>>) = oversamples.into(),
-        stop(Stop),
-        max_passes(u32),
-        seed(u64),
-        sign(SignRule),
-        left(bool),
+        stop(Stop), max_passes(u32), seed(u64), sign(SignRule), left(bool),
     }
 }
 
@@ -110,15 +100,8 @@ pub struct RightSvd {
 impl RightSvd {
     /// Returns no components, for a matrix with n columns.
     pub(crate) fn empty(n: usize) -> Self {
-        Self {
-            s: Vec::new(),
-            v: Matrix::zeros(n, 0),
-            residuals: Vec::new(),
-            converged: Vec::new(),
-            passes: 0,
-            found: 0,
-            image: None,
-        }
+        let (s, v, residuals, converged) = (Vec::new(), Matrix::zeros(n, 0), Vec::new(), Vec::new());
+        Self { s, v, residuals, converged, passes: 0, found: 0, image: None }
     }
 
     /// Returns true if the product of the matrix with `v` was kept, so that left vectors need no pass.

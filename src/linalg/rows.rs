@@ -26,7 +26,6 @@ impl<'a, T: Element> Rows<'a, T> {
         Self { tensor, first: rows.start, count: rows.end - rows.start }
     }
 
-    /// Takes all rows of a matrix.
     pub(crate) fn from_tensor(op: &'static str, tensor: &'a Tensor<T>) -> Result<Self> {
         let [rows, _] = tensor.matrix(op)?;
         Ok(Self::new(tensor, 0..rows))
@@ -37,7 +36,6 @@ impl<'a, T: Element> Rows<'a, T> {
         Self::new(self.tensor, self.first + rows.start..self.first + rows.end)
     }
 
-    /// Returns the number of elements of a row.
     pub(super) fn cols(&self) -> u64 {
         self.tensor.shape()[1]
     }

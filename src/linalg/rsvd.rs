@@ -63,16 +63,10 @@ pub fn randomized_svd(map: &dyn LinearMap, k: usize, options: &SvdOptions, run: 
 }
 
 /// Works as [`randomized_svd`], and puts the product of each pass at `checkpoint`, or takes it from there: a call that is stopped or killed at
-/// any time is continued by the same call, to the same bits.
+/// any time is continued by the same call, to the same bits. Shapes and results are those of [`randomized_svd`], to the bit.
 ///
 /// The basis is made again from the products, without a pass. If memory bounds the basis, a call within another budget goes on from the last
 /// product whose vectors are the same. Products stay at the checkpoint when the call is done; a call that finds them all makes no pass.
-///
-/// # Shapes
-/// As [`randomized_svd`].
-///
-/// # Accuracy
-/// As [`randomized_svd`], to the bit.
 ///
 /// # Cost
 /// In addition to that of [`randomized_svd`], each pass puts 8 n l bytes at the checkpoint, and with [`SvdOptions::left`] 4 m l more, and waits

@@ -112,8 +112,7 @@ impl SvdSteps {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Error::Argument`] after a product that ended the iteration.
+    /// Fails with [`Error::Argument`] after a product that ended the iteration.
     fn check(&self) -> Result<()> {
         if self.is_broken {
             let why = "a product could not be taken, which ended the iteration";
@@ -145,15 +144,8 @@ impl SvdSteps {
         }
         let v = Matrix::from_tensor(&self.krylov.vectors(&self.found.ritz)?)?.transposed();
         let Found { s, residuals, converged, .. } = self.found.clone();
-        Ok(RightSvd {
-            s,
-            v,
-            residuals,
-            converged,
-            passes: self.status.pass,
-            found: self.resumed,
-            image: None,
-        })
+        let (passes, found) = (self.status.pass, self.resumed);
+        Ok(RightSvd { s, v, residuals, converged, passes, found, image: None })
     }
 
     /// Returns the product of the matrix with the components' vectors, if products with the whole basis were kept.

@@ -43,7 +43,6 @@ pub(crate) struct SvdPlan {
     /// True if the iteration stops before the last pass once all components converged.
     pub(super) early: bool,
     tolerance: f64,
-    /// The precision of the map's products.
     pub(super) precision: f64,
     /// The device that holds the basis.
     pub(super) home: Device,
@@ -148,8 +147,7 @@ impl SvdPlan {
         Ok(Found { ritz, s, residuals, converged })
     }
 
-    /// # Errors
-    /// [`Error::Argument`] if any product is not finite: `bad` of `all` are not.
+    /// Fails with [`Error::Argument`] if any product is not finite: `bad` of `all` are not.
     pub(super) fn check(&self, [bad, products]: [usize; 2]) -> Result<()> {
         if bad == 0 {
             return Ok(());
@@ -188,8 +186,7 @@ pub(super) struct Products {
 }
 
 impl Products {
-    /// Returns the products of a map, which messages call `source`, with blocks of at most `l` columns. The basis is on the map's device, or
-    /// else on the host with that device's threads.
+    /// Returns the products of a map, in messages `source`, with blocks of at most `l` columns; the basis is on its device, or on the host.
     pub(super) fn from_map(map: &dyn LinearMap, l: usize, source: &'static str) -> Result<Self> {
         let home = match (map.keeps_vectors_on(), map.device()) {
             (Some(device), _) if device.limits().f64 => device.clone(),
@@ -204,7 +201,6 @@ impl Products {
     }
 }
 
-/// Opens the host with one thread.
 pub(super) fn one_thread() -> Result<Device> {
     Device::open_with("cpu", &DeviceOptions::default().threads(1))
 }

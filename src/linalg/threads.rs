@@ -16,21 +16,16 @@ const LEAST_WORK: usize = 1 << 17;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Threads<'a> {
     pool: &'a ThreadPool,
-    /// The flag that ends the work.
     cancel: Option<&'a Cancel>,
 }
 
 impl<'a> Threads<'a> {
-    /// Takes the threads of a device.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) if the system provides no threads.
+    /// Takes the threads of a device. Fails with [`Error::Driver`](crate::Error::Driver) if the system provides no threads.
     pub(crate) fn new(device: &'a Device) -> Result<Self> {
         Ok(Self { pool: device.pool()?, cancel: device.cancel() })
     }
 
-    /// # Errors
-    /// [`Error::Cancelled`](crate::Error::Cancelled) if the work is to end.
+    /// Fails with [`Error::Cancelled`](crate::Error::Cancelled) if the work is to end.
     pub(crate) fn check(self) -> Result<()> {
         self.cancel.map_or(Ok(()), Cancel::check)
     }
@@ -51,7 +46,6 @@ impl<'a> Threads<'a> {
         out
     }
 
-    /// Returns `a b`.
     pub(crate) fn product(self, a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
         let mut out = Mat::zeros(a.nrows(), b.ncols());
         self.add_product(out.as_mut(), 1.0, a, b);

@@ -148,12 +148,8 @@ impl Shared {
             write!(lines, "Content-Range: bytes {start}-{}/{}\r\n", end - 1, value.len()).unwrap();
         }
         if !matches!(fault, Some(Answer::Plain | Answer::Cut(false) | Answer::Length(_))) {
-            write!(
-                lines,
-                "ETag: \"{}\"\r\n",
-                value.iter().fold(7u64, |sum, byte| sum * 31 % 65_537 + u64::from(*byte))
-            )
-            .unwrap();
+            let sum = value.iter().fold(7u64, |sum, byte| sum * 31 % 65_537 + u64::from(*byte));
+            write!(lines, "ETag: \"{sum}\"\r\n").unwrap();
         }
         match fault {
             Some(Answer::Hang) => {

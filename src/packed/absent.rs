@@ -72,10 +72,7 @@ impl Absent {
 }
 
 impl<const N: usize> AbsentSums<N> {
-    /// Creates sums over no rows, for the pairs of columns in `wanted`.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// Creates sums over no rows, for the pairs of columns in `wanted`. Fails with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub(crate) fn new(
         device: &Device,
         columns: u64,
@@ -139,9 +136,7 @@ impl<const N: usize> AbsentSums<N> {
         })
     }
 
-    /// Adds sums over other rows for the same pairs, which stay on their device.
-    ///
-    /// # Errors
+    /// Adds sums over other rows for the same pairs, which stay on their device. Fails with
     /// [`Error::Shape`](crate::Error::Shape) for sums of other pairs.
     pub(crate) fn join(&mut self, other: Self) -> Result<()> {
         let groups = self.groups.iter_mut().zip(other.groups);

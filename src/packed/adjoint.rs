@@ -72,18 +72,13 @@ pub(crate) struct ColumnSums {
 }
 
 impl ColumnSums {
-    /// Creates sums of 0 for all entries.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// Creates sums of 0 for all entries. Fails with [`Error::OutOfMemory`].
     pub(crate) fn zeros(device: &Device, entries: u64, columns: u64) -> Result<Self> {
         Self::zeros_from(device, [0; 2], entries, columns)
     }
 
-    /// Creates sums of 0 for the entries from word `first` up to entry `entries`, and for `columns` columns from word `own` on.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// Creates sums of 0 for the entries from word `first` up to entry `entries`, and for `columns` columns from word
+    /// `own` on. Fails with [`Error::OutOfMemory`].
     pub(crate) fn zeros_from(
         device: &Device,
         [first, own]: [u64; 2],
@@ -99,10 +94,8 @@ impl ColumnSums {
         self.words.shape()[1]
     }
 
-    /// Returns the number of words of a row whose entries' sums fit a binding.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] when the sums of 64 entries do not fit.
+    /// Returns the number of words of a row whose entries' sums fit a binding. Fails with [`Error::Limit`] when the
+    /// sums of 64 entries do not fit.
     pub(super) fn words_at_once(&self) -> Result<u64> {
         let [entries, columns, _] = *self.words.shape() else { return Ok(1) };
         let limits = self.words.device().limits();
@@ -115,10 +108,7 @@ impl ColumnSums {
         Ok(wide.min(super::row_words(entries)))
     }
 
-    /// Replaces the sums: (entries, columns).
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for another number of sums; [`Error::OutOfMemory`].
+    /// Replaces the sums: (entries, columns). Fails with [`Error::Shape`] for another number of sums; [`Error::OutOfMemory`].
     pub(super) fn write(&mut self, sums: impl Iterator<Item = i64>) -> Result<()> {
         #[allow(clippy::cast_possible_truncation, reason = "halves")]
         let words: Vec<u32> =
@@ -128,10 +118,8 @@ impl ColumnSums {
         Ok(())
     }
 
-    /// Adds the same sums over other rows, which stay on their device until all are read.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for sums of other entries or columns.
+    /// Adds the same sums over other rows, which stay on their device until all are read. Fails with [`Error::Shape`]
+    /// for sums of other entries or columns.
     pub(crate) fn join(&mut self, other: Self) -> Result<()> {
         let extents = |sums: &Self| (sums.words.shape().to_vec(), sums.first, sums.own);
         if extents(self) != extents(&other) {
@@ -185,10 +173,7 @@ impl<'a> From<&'a Tensor<u32>> for Weights<'a> {
 /// Adds Σ g w, and Σ μ w over missing codes, to each entry and column of `sums`, exactly. Enqueues; does not wait.
 ///
 /// `weights` are the limbs that [`packed_weights`](super::apply::packed_weights) or [`packed_limbs`](super::limbs::packed_limbs) made of the
-/// same rows.
-///
-/// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
+/// same rows. Fails with [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
 pub(crate) fn packed_adjoint<'a>(
     rows: PackedRows<'_>,
     weights: impl Into<Weights<'a>>,

@@ -36,10 +36,8 @@ pub struct PackedRows<'a> {
 }
 
 impl PackedRows<'_> {
-    /// Refuses rows that do not have `entries` entries, or are beyond their panel or their table (rows, 2), if there is one.
-    ///
-    /// # Errors
-    /// [`Error::Shape`].
+    /// Refuses rows that do not have `entries` entries, or are beyond their panel or their table (rows, 2), if there is
+    /// one. Fails with [`Error::Shape`].
     pub(super) fn check(&self, op: &'static str, entries: u64, table: Option<&Tensor<f32>>) -> Result<()> {
         let [held, words] = self.packed.matrix(op)?;
         let [factors, width] = table.map_or(Ok([held, 2]), |table| table.matrix(op))?;
@@ -79,10 +77,7 @@ impl PackedRows<'_> {
 /// Returns y = A x in f32, (rows, columns), in the units of x times the [factors](LimbMatrix::factors). Enqueues; does not wait.
 ///
 /// For a row with codes g, mean μ and factor s, in `table` for each row of the panel, y = s (Σ g x - μ Σ x). Both sums are over the entries that are not missing, in integers. The
-/// other operations each round to f32.
-///
-/// # Errors
-/// [`Error::Limit`] when a row or the limbs do not fit a binding; [`Error::OutOfMemory`].
+/// other operations each round to f32. Fails with [`Error::Limit`] when a row or the limbs do not fit a binding; [`Error::OutOfMemory`].
 pub(crate) fn packed_apply(
     rows: PackedRows<'_>,
     table: &Tensor<f32>,
@@ -108,10 +103,7 @@ pub(crate) fn apply_in_tiles(
 /// (i, limb) belongs to row 4 i + b. Enqueues; does not wait.
 ///
 /// `factors` are the [factors](LimbMatrix::factors) of the units of the weights, in the units of x: |w| and |μ w| are at most
-/// [`MAX`](super::operand::MAX) of these units.
-///
-/// # Errors
-/// As [`packed_apply`].
+/// [`MAX`](super::operand::MAX) of these units. Fails as [`packed_apply`].
 pub(crate) fn packed_weights(
     rows: PackedRows<'_>,
     table: &Tensor<f32>,

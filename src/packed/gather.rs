@@ -19,10 +19,8 @@ pub(crate) fn program() -> Program {
     Program::new(&PACKED_GATHER, &WG_ALONE)
 }
 
-/// Returns the maximum number of rows that [`packed_gather`] takes from: those that fit a binding, and that a word of an order can name.
-///
-/// # Errors
-/// [`Error::Limit`] when 64 rows do not fit.
+/// Returns the maximum number of rows that [`packed_gather`] takes from: those that fit a binding, and that a word of
+/// an order can name. Fails with [`Error::Limit`] when 64 rows do not fit.
 pub(crate) fn most_rows(packed: &Tensor<u32>) -> Result<u64> {
     let words = packed.shape()[1];
     Ok(step(packed.device(), words, 4 * words)?.min(ROWS.into()))
@@ -70,11 +68,8 @@ pub fn unpack_rows(
 }
 
 /// Returns the rows of `packed` that `order` names, counted from the first of `rows`, and recoded as the words of `order` say
-/// ([`Recode::word`]). Enqueues; does not wait.
-///
-/// # Errors
-/// [`Error::Shape`] when a row of the order is not one of `rows`, or `rows` are not in `packed`; [`Error::Limit`] for more rows than
-/// [`most_rows`]; [`Error::OutOfMemory`].
+/// ([`Recode::word`]). Enqueues; does not wait. Fails with [`Error::Shape`] when a row of the order is not one of
+/// `rows`, or `rows` are not in `packed`; [`Error::Limit`] for more rows than [`most_rows`]; [`Error::OutOfMemory`].
 pub(crate) fn packed_gather(
     packed: &Tensor<u32>,
     entries: u64,

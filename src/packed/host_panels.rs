@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Device, Error, Result, Tensor, driver::Staging, extent::to_usize, tensor::Pending, timeline::Stage,
+    waiting::lock,
 };
 
 /// The number of bytes of a panel that a thread copies at a time.
@@ -59,11 +60,8 @@ impl HostPanels {
         self.panels.iter_mut().for_each(|panel| panel.rows = panel.rows.start + rows..panel.rows.end + rows);
     }
 
-    /// Starts the download of a panel, and waits for the previous download.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for another number of rows; [`Error::Argument`] for rows that are not packed; any error that the device reports,
-    /// after which no panel is of use.
+    /// Starts the download of a panel, and waits for the previous download. Fails with [`Error::Shape`] for another number of rows;
+    /// [`Error::Argument`] for rows that are not packed; any error that the device reports, after which no panel is of use.
     pub(crate) fn push(&mut self, panel: &Panel) -> Result<()> {
         let (op, rows, missing) = ("PackedMatrix::keep", panel.rows.clone(), panel.missing);
         let Entries::Packed(packed) = &panel.entries else {
@@ -87,20 +85,17 @@ impl HostPanels {
         Ok(())
     }
 
-    /// Calls `f` with the rows in order, at most `step` rows at a time, each time on the device.
-    ///
-    /// # Errors
+    /// Calls `f` with the rows in order, at most `step` rows at a time, each time on the device. Fails with
     /// [`Error::Argument`] if the last panel is still being downloaded; any error of the device or of `f`.
     pub(crate) fn each(&self, device: &Device, f: &mut PanelSink<'_>) -> Result<()> {
-        if self.coming.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if lock(&self.coming).is_some() {
             let why = "`complete` was not called after the last panel";
             return Err(Error::argument("PackedMatrix::each", "self", why));
         }
         let len = |panel: &HostPanel| 4 * panel.words * self.step.min(panel.rows.end - panel.rows.start);
         let longest = self.panels.iter().map(len).max().unwrap_or(0);
-        let lock = || self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // The lock is not held, since `f` may call this function again.
-        let mut slots = std::mem::take(&mut *lock());
+        let mut slots = std::mem::take(&mut *lock(&self.slots));
         while slots.len() < 2 {
             slots.push(device.driver().staging(longest)?);
         }
@@ -125,7 +120,7 @@ impl HostPanels {
                 f(&Panel { rows, entries, missing: *missing })?;
             }
         }
-        *lock() = slots;
+        *lock(&self.slots) = slots;
         Ok(())
     }
 }

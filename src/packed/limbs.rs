@@ -35,11 +35,8 @@ pub(crate) struct Table<'a> {
 /// Returns the limbs of the entries `columns` of the rows `rows` of `packed`, in the order of
 /// [`packed_weights`](super::apply::packed_weights): (⌈rows / 4⌉, sets x row limbs) words. Enqueues; does not wait.
 ///
-/// `columns` start at the first entry of a word: a multiple of 16.
-///
-/// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding;
-/// [`Error::OutOfMemory`].
+/// `columns` start at the first entry of a word: a multiple of 16. Fails with [`Error::Shape`] when the shapes do not
+/// fit; [`Error::Limit`] when a row does not fit a binding; [`Error::OutOfMemory`].
 pub(crate) fn packed_limbs(
     packed: &Tensor<u32>,
     rows: Range<u64>,

@@ -85,8 +85,7 @@ use crate::{Device, Error, Result};
 /// number, which is below 2^31.
 pub const MAX_ENTRIES: u64 = (1 << 23) - 1;
 
-/// # Errors
-/// [`Error::Limit`] for more entries of a row than sums are exact for.
+/// Fails with [`Error::Limit`] for more entries of a row than sums are exact for.
 fn check_entries(requested: u64) -> Result<()> {
     let what = "entries of a packed row";
     if requested > MAX_ENTRIES { Err(Error::Limit { what, requested, max: MAX_ENTRIES }) } else { Ok(()) }
@@ -107,8 +106,7 @@ pub trait IntegerSums: Sized {
     fn set_sums(&mut self, sums: &[i64], unit: f64) -> Result<()>;
 }
 
-/// # Errors
-/// [`Error::Shape`] unless the number of sums and their unit are the expected ones.
+/// Fails with [`Error::Shape`] unless the number of sums and their unit are the expected ones.
 fn check_sums(expected: (usize, f64), got: (usize, f64)) -> Result<()> {
     let words = |(count, unit)| format!("{count} sums in units of {unit:e}");
     if expected == got { Ok(()) } else { Err(Error::shape("sums", words(expected), words(got))) }

@@ -99,9 +99,7 @@ pub(crate) struct LimbMatrix {
 }
 
 impl LimbMatrix {
-    /// Converts columns `first..first + columns` of `x` to limbs, for rows of `words` words.
-    ///
-    /// # Errors
+    /// Converts columns `first..first + columns` of `x` to limbs, for rows of `words` words. Fails with
     /// [`Error::Argument`] for NaN and infinity; [`Error::OutOfMemory`].
     pub(crate) fn new(device: &Device, x: &Matrix, first: usize, columns: usize, words: u64) -> Result<Self> {
         let (pool, range) = (device.pool()?, first..first + columns);
@@ -134,10 +132,8 @@ impl LimbMatrix {
         Ok(Self { words, columns: columns as u64, units, largest, totals })
     }
 
-    /// Returns for each column the sum of its multiples, and the factor of a product's sums of multiples: 1 / `units`, or 1.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// Returns for each column the sum of its multiples, and the factor of a product's sums of multiples: 1 / `units`,
+    /// or 1. Fails with [`Error::OutOfMemory`].
     pub(crate) fn factors(&self, units: Option<&[f64]>) -> Result<Tensor<f32>> {
         let factor = |c: usize| units.map_or(1.0, |units| 1.0 / units[c]);
         #[allow(clippy::cast_possible_truncation, reason = "kernels compute in f32")]

@@ -97,8 +97,7 @@ impl Group {
         })
     }
 
-    /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// Fails with [`Error::OutOfMemory`].
     fn zeros(self, device: &Device) -> Result<ColumnSums> {
         let Self { own, count, entries: (first, end) } = self;
         ColumnSums::zeros_from(device, [first / 16, own / 16], end, count)
@@ -134,18 +133,12 @@ pub(crate) struct RowTerms {
 
 impl PairProducts {
     /// Creates sums of no rows for all pairs of columns. At most `rows` rows are added, each with products up to `largest`. The unit is
-    /// 2^-`point` or larger.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
+    /// 2^-`point` or larger. Fails with [`Error::Limit`] for more columns than sums are exact for; [`Error::OutOfMemory`].
     pub(crate) fn new(device: &Device, columns: u64, rows: u64, largest: f64, point: i32) -> Result<Self> {
         Self::for_pairs(device, columns, &PairSet::From(0..columns), rows, largest, point)
     }
 
-    /// Creates sums as [`new`](Self::new) does, for only the pairs in `wanted`.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
+    /// Creates sums as [`new`](Self::new) does, for only the pairs in `wanted`. Fails as [`new`](Self::new).
     pub(crate) fn for_pairs(
         device: &Device,
         columns: u64,
@@ -166,9 +159,7 @@ impl PairProducts {
         })
     }
 
-    /// Refuses rows from row `from` on that are beyond the panel, and more rows than may still be added.
-    ///
-    /// # Errors
+    /// Refuses rows from row `from` on that are beyond the panel, and more rows than may still be added. Fails with
     /// [`Error::Shape`]; [`Error::Argument`].
     pub(crate) fn check(
         &self,
@@ -274,10 +265,8 @@ impl PairProducts {
         group_columns(device, columns).saturating_mul(16).saturating_mul(columns)
     }
 
-    /// Adds sums over other rows for the same pairs, which stay on their device.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for sums of other pairs, of another unit, or of a device that groups columns otherwise.
+    /// Adds sums over other rows for the same pairs, which stay on their device. Fails with [`Error::Shape`] for sums
+    /// of other pairs, of another unit, or of a device that groups columns otherwise.
     pub(crate) fn join(&mut self, other: Self) -> Result<()> {
         let kind = |sums: &Self| (sums.columns, sums.point, sums.groups.len());
         if kind(self) != kind(&other) {

@@ -25,10 +25,8 @@ pub(crate) fn program() -> Program {
 /// words of the row. Enqueues; does not wait.
 ///
 /// `terms` (rows, 4) are the [`Terms`](crate::kernels::packed_pairs::Terms) of each row of `rows`. The work is to read the rows, and to
-/// multiply the pairs of codes that are not 0.
-///
-/// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Limit`] when a row does not fit a binding.
+/// multiply the pairs of codes that are not 0. Fails with [`Error::Shape`] when the shapes do not fit; [`Error::Limit`]
+/// when a row does not fit a binding.
 pub(crate) fn packed_pairs(
     packed: &Tensor<u32>,
     rows: Range<u64>,

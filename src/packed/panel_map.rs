@@ -61,10 +61,7 @@ impl PanelMap<'_> {
         Tensor::from_slice(device, factors.as_flattened(), &[factors.len() as u64, 2])
     }
 
-    /// Calls `work` with each device and its pass.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] unless there is a pass for each member.
+    /// Calls `work` with each device and its pass. Fails with [`Error::Argument`] unless there is a pass for each member.
     fn each_device<T: Send>(
         &self,
         pass: &Pass<'_>,
@@ -79,8 +76,7 @@ impl PanelMap<'_> {
         })
     }
 
-    /// # Errors
-    /// [`Error::Argument`] unless there is one pass, or one for each member.
+    /// Fails with [`Error::Argument`] unless there is one pass, or one for each member.
     fn check_members(&self) -> Result<()> {
         let (passes, members) = (self.each.len(), self.device.members().len());
         if passes == members || passes == 1 {

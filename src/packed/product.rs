@@ -152,8 +152,7 @@ impl PackedProduct {
         Ok(weights.chain(adjoint).chain([recode::program()]).collect())
     }
 
-    /// # Errors
-    /// [`Error::Argument`] unless `self.twice` is `twice`.
+    /// Fails with [`Error::Argument`] unless `self.twice` is `twice`.
     fn check_twice(&self, op: &'static str, twice: bool) -> Result<()> {
         let [want, other] = if twice { ["with", "without"] } else { ["without", "with"] };
         let why = format_args!("made {other} `bounds`, and this is for a product made {want}");

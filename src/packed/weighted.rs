@@ -134,10 +134,8 @@ impl WeightedSums {
         Ok(())
     }
 
-    /// Adds sums over other rows, which stay on their device.
-    ///
-    /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for sums of other entries or columns.
+    /// Adds sums over other rows, which stay on their device. Fails with [`Error::Shape`](crate::Error::Shape) for sums
+    /// of other entries or columns.
     pub(crate) fn join(&mut self, other: Self) -> Result<()> {
         self.groups.iter_mut().zip(other.groups).try_for_each(|((_, own), (_, other))| own.join(other))
     }

@@ -17,7 +17,6 @@ fn strides(shape: &[usize]) -> Vec<usize> {
 }
 
 /// Copies the C-ordered block `block` of shape `extent` into `data` of shape `shape` at `origin`.
-///
 /// `extent + origin` must lie inside `shape`; `size` is the number of bytes of one element.
 pub(crate) fn insert_block(
     data: &mut [u8],
@@ -85,8 +84,7 @@ fn gather<const SIZE: usize>(data: &[u8], out: &mut [u8], at: usize, step: usize
     out.as_chunks_mut::<SIZE>().0.iter_mut().enumerate().for_each(|(i, out)| *out = elements[at + i * step]);
 }
 
-/// Returns the runs of a block within an array of `shape`, each contiguous in both: the number of elements of a run, and the start of
-/// each run in the array.
+/// Returns the runs of a block in an array of `shape`, contiguous in both: the number of elements of a run, and where each starts.
 pub(super) fn runs(
     shape: &[usize],
     origin: &[usize],

@@ -89,10 +89,7 @@ pub trait BoxWriter: Sync {
         Self: Sized;
 }
 
-/// Returns the extents of a box of whole tiles, after checking that `elements` has the box's size.
-///
-/// # Errors
-/// [`Error::Argument`].
+/// Returns the extents of a box of whole tiles, after checking that `elements` has the box's size. Fails with [`Error::Argument`].
 pub(super) fn check_box(
     writer: &impl BoxWriter,
     ranges: &[Range<u64>],
@@ -109,8 +106,7 @@ pub(super) fn check_box(
     Ok(extents)
 }
 
-/// # Errors
-/// [`Error::Argument`] if the ranges do not consist of whole tiles within an array of that shape.
+/// Fails with [`Error::Argument`] if the ranges do not consist of whole tiles within an array of that shape.
 pub(super) fn check_tiles(shape: &[u64], tile: &[u64], ranges: &[Range<u64>]) -> Result<()> {
     let is_whole = |((range, tile), extent): ((&Range<u64>, &u64), &u64)| {
         let ends = range.end == *extent || range.end < *extent && range.end.is_multiple_of(*tile);

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use bytemuck::{Pod, bytes_of, pod_read_unaligned};
@@ -10,6 +10,7 @@ use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use super::{blocks::runs, with_stored};
 use crate::{
     ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Hint, Result, StoredType, extent::to_usize,
+    locked::locked,
 };
 
 /// The largest integer up to which every integer and its successor are different in f64.
@@ -74,7 +75,7 @@ impl MissingAsNan {
 
     /// Returns the number of missing elements, including NaN, in the chunks decoded so far; a chunk that is decoded again counts once.
     pub fn missing_elements(&self) -> u64 {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+        locked(&self.counts).values().sum()
     }
 
     /// Returns the missing value as stored.
@@ -199,7 +200,7 @@ impl ChunkedArray for MissingAsNan {
             T => self.floats(bytes, index, T::NAN)
         );
         if count > 0 {
-            self.counts.lock().unwrap_or_else(PoisonError::into_inner).insert(index.into(), count);
+            locked(&self.counts).insert(index.into(), count);
         }
         Ok(chunk)
     }

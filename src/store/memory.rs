@@ -50,13 +50,8 @@ impl MemoryArray {
             return Err(Error::shape(op, expected, format_args!("{chunk_shape:?}")));
         }
         let bytes = bytemuck::cast_slice(values).to_vec();
-        Ok(Self {
-            name: name.into(),
-            bytes,
-            dtype: T::STORED,
-            shape: shape.into(),
-            chunk_shape: chunk_shape.into(),
-        })
+        let (name, shape, chunk_shape) = (name.into(), shape.into(), chunk_shape.into());
+        Ok(Self { name, bytes, dtype: T::STORED, shape, chunk_shape })
     }
 
     /// Makes an array from a copy of an `ndarray` in any memory order, which is read in chunks of `chunk_shape`.

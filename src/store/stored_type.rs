@@ -28,7 +28,6 @@ macro_rules! names {
                 }
             }
 
-            /// Returns the type that has this full name.
             #[cfg(feature = "zarr")]
             pub(super) fn of_full_name(name: &str) -> Option<Self> {
                 match name {

@@ -160,8 +160,7 @@ impl Convert for AsStored {
     }
 }
 
-/// Returns the conversion from a stored type to a device type, which refuses values that the device type does not represent; `None` if
-/// there is no conversion.
+/// Returns the conversion of a stored type to a device type, which refuses values beyond that type; `None` if there is none.
 pub(super) fn to_elements(stored: StoredType, to: DType) -> Option<Arc<dyn Convert>> {
     if stored.element() == Some(to) || stored == StoredType::Bool && to == DType::U8 {
         return Some(Arc::new(AsStored(stored)));

@@ -11,7 +11,6 @@ impl Digests {
         Self(vec![0; arrays])
     }
 
-    /// Adds the digest of a chunk.
     pub(super) fn add(&mut self, array: usize, digest: u64) {
         self.0[array] = self.0[array].wrapping_add(digest);
     }

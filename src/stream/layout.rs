@@ -59,7 +59,6 @@ impl<'a> Layout<'a> {
         self.pieces.iter().map(Pieces::len).product()
     }
 
-    /// Returns the number of runs of a row.
     pub(super) fn runs(&self) -> u64 {
         let mut runs = 0;
         let counted: Result<(), ()> = self.each_run(0, &mut |_, _, _| {
@@ -69,8 +68,7 @@ impl<'a> Layout<'a> {
         counted.map_or(0, |()| runs)
     }
 
-    /// Calls `f` for each run of a row of the chunks, in order, with the index of the chunk, the run's start in the chunk along each
-    /// axis, and the run's number of elements.
+    /// Calls `f` for each run of a row of the chunks, in order: the chunk's index, the run's start in it along each axis, and its length.
     fn each_run<E>(
         &self,
         row: u64,
@@ -105,10 +103,8 @@ impl<'a> Layout<'a> {
     }
 
     /// Converts a row of the box, in C order, from the held parts of the chunks. `row` is its number among the rows of all arrays, the first of
-    /// which in the chunks is `first`; `room` is a buffer that is reused for the next row.
-    ///
-    /// # Errors
-    /// The index in the row of the first element that does not fit, and the reason.
+    /// which in the chunks is `first`; `room` is a buffer that is reused for the next row. Fails with
+    /// the index in the row of the first element that does not fit, and the reason.
     pub(super) fn convert_row(
         &self,
         chunks: &[HeldChunk<'_>],

@@ -6,8 +6,7 @@ use crate::{ChunkedArray, Device, Element, Result, Run, Tensor};
 /// The target number of bytes of a box of rows.
 pub(super) const BOX: u64 = 8 << 20;
 
-/// Returns the number of rows that [`load`] should read at once: whole chunks if these are small, and a multiple of 4, so that rows of
-/// any type end at a whole word.
+/// Returns the rows that [`load`] should read at once: whole chunks if they are small, and a multiple of 4, to end at a whole word.
 pub(crate) fn rows_to_load(array: &dyn ChunkedArray, row_bytes: u64) -> u64 {
     let rows = (BOX / row_bytes.max(1)).max(1);
     let chunk = array.chunk_shape().first().copied().unwrap_or(1).max(1);
@@ -16,10 +15,8 @@ pub(crate) fn rows_to_load(array: &dyn ChunkedArray, row_bytes: u64) -> u64 {
 }
 
 /// Reads a whole plan, in boxes of a multiple of 4 rows, into one tensor on the device, whose shape has the same number of rows. Holds
-/// the bytes of chunks that [`Blocks::new`] describes. Also returns a digest of all elements, which does not depend on the memory.
-///
-/// # Errors
-/// The errors of [`Blocks::next_block`], and those of the device.
+/// the bytes of chunks that [`Blocks::new`] describes. Also returns a digest of all elements, which does not depend on the memory. Fails
+/// with the errors of [`Blocks::next_block`], and those of the device.
 pub(crate) fn load<T: Element>(
     plan: &Plan,
     device: &Device,

@@ -3,7 +3,7 @@
 mod members;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -21,6 +21,7 @@ use crate::{
         rows::Rows,
         transpose,
     },
+    locked::locked,
 };
 
 const OP: &str = "StoredMatrix";
@@ -146,11 +147,10 @@ impl StoredMatrix {
         let taken = Needs::device(self.len_bytes()).on(&self.device).host;
         self.plan.hold_shards(left.saturating_sub(taken));
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
-        self.lock().add(&stats);
+        locked(&self.stats).add(&stats);
         Ok(loaded)
     }
 
-    /// Returns the bytes of all elements.
     fn len_bytes(&self) -> u64 {
         let size = if self.is_wide { 8 } else { 4 };
         self.shape.iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent))
@@ -158,11 +158,7 @@ impl StoredMatrix {
 
     /// Returns the times and bytes of all passes so far, such as those of a decomposition. Passes that failed do not count.
     pub fn stats(&self) -> StreamStats {
-        *self.lock()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StreamStats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.stats)
     }
 
     /// Returns the number of bytes of decoded chunks that a pass with `columns` columns holds, and the host memory that is left for chunks that
@@ -210,7 +206,7 @@ impl StoredMatrix {
             blocks.computed(started);
             pass.tell(rows.end)?;
         }
-        self.lock().add(&blocks.stats);
+        locked(&self.stats).add(&blocks.stats);
         drop(blocks);
         if pass.is_last() {
             self.slots.clear();
@@ -218,8 +214,7 @@ impl StoredMatrix {
         Ok(())
     }
 
-    /// Makes a pass that sums the product `AᵀAX` over blocks of rows; `x` is Xᵀ. Calls `each` with the rows of each canonical block, and these
-    /// rows of `A X`.
+    /// Sums `AᵀAX` over blocks of rows in a pass; `x` is Xᵀ. `each` gets the rows of each canonical block, and these rows of `A X`.
     fn normal<R: Real>(
         &self,
         x: &Tensor<R>,
@@ -259,7 +254,6 @@ impl StoredMatrix {
         self.needs(0) + sum + (Needs::device(8) + Needs::host(24)) * n.saturating_mul(n)
     }
 
-    /// Returns the memory of a sum over blocks of rows.
     fn sum_needs(&self, shape: [u64; 2], cut: [u64; 3]) -> Needs {
         match self.is_wide {
             true => InnerSum::<f64>::needs(&self.device, shape, cut),
@@ -301,10 +295,8 @@ fn plan_of(
     plan.map(Plan::reading_in_place)
 }
 
-/// Returns the numbers of rows and columns of matrices that are concatenated along their rows.
-///
-/// # Errors
-/// [`Error::Argument`] without an array, and for 2^64 rows or more; [`Error::Shape`] for an array that is not a matrix.
+/// Returns the numbers of rows and columns of matrices that are concatenated along their rows. Fails with [`Error::Argument`] without an
+/// array, and for 2^64 rows or more; [`Error::Shape`] for an array that is not a matrix.
 pub(super) fn extents(arrays: &[Arc<dyn ChunkedArray>]) -> Result<[u64; 2]> {
     if let Some(array) = arrays.iter().find(|array| array.shape().len() != 2) {
         return Err(Error::shape(OP, "a matrix", format_args!("{:?} in {}", array.shape(), array.name())));

@@ -108,7 +108,7 @@ mod tests;
 use std::{
     mem,
     ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -131,7 +131,7 @@ pub(crate) use self::{
 };
 use crate::{
     Cancel, Device, Element, Error, OpenChunk, Result, Tensor, driver::Staging, extent::to_usize,
-    tensor::checked_len, timeline::Stage,
+    locked::locked, tensor::checked_len, timeline::Stage,
 };
 
 /// The time that each stage of a pass took, and the bytes that the pass moved.
@@ -317,17 +317,8 @@ impl<'a> Blocks<'a> {
         }
         let prefetch = Prefetch::new(plan, device, rows, bytes, left_out, cancel.clone())?;
         let bytes = plan.staged_bytes(rows);
-        Ok(Self {
-            plan,
-            device,
-            prefetch,
-            next: 0,
-            bytes,
-            slots: [None, None],
-            keep_slots: None,
-            uploaded: Duration::ZERO,
-            stats: StreamStats::default(),
-        })
+        let (slots, uploaded, stats) = ([None, None], Duration::ZERO, StreamStats::default());
+        Ok(Self { plan, device, prefetch, next: 0, bytes, slots, keep_slots: None, uploaded, stats })
     }
 
     /// Takes the staging slots of an earlier pass with boxes of as many bytes, on the same device, and leaves them for the next one.
@@ -431,10 +422,8 @@ impl<'a> Blocks<'a> {
         let clock = Clock::new();
         let part = || (clock.part(), Vec::new());
         let fill_part = |(_, room): &mut (_, Vec<u8>), row: (usize, &mut [u8])| fill(room, row);
-        let filled = self
-            .device
-            .pool()?
-            .install(|| out.par_chunks_mut(width).enumerate().try_for_each_init(part, fill_part));
+        let rows = out.par_chunks_mut(width).enumerate();
+        let filled = self.device.pool()?.install(|| rows.try_for_each_init(part, fill_part));
         // The threads of the pool may have been reading.
         let (_, idle) = clock.took();
         span.split(Stage::Chunks, "", idle, 0);
@@ -480,7 +469,7 @@ impl<'a> Blocks<'a> {
 impl Drop for Blocks<'_> {
     fn drop(&mut self) {
         if let Some(slots) = self.keep_slots {
-            *slots.lock() = mem::take(&mut self.slots);
+            *locked(&slots.0) = mem::take(&mut self.slots);
         }
     }
 }
@@ -490,12 +479,8 @@ impl Drop for Blocks<'_> {
 struct Slots(Mutex<[Option<Staging>; 2]>);
 
 impl Slots {
-    fn lock(&self) -> MutexGuard<'_, [Option<Staging>; 2]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take(&self) -> [Option<Staging>; 2] {
-        mem::take(&mut *self.lock())
+        mem::take(&mut *locked(&self.0))
     }
 
     fn clear(&self) {

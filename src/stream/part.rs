@@ -13,7 +13,6 @@ pub(super) struct ChunkPart(pub(super) [Range<u64>; AXES]);
 pub(super) struct HeldChunk<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) part: &'a ChunkPart,
-    /// True if the chunk was converted as a whole.
     pub(super) is_converted: bool,
     /// The chunk, if its elements are read where they are stored; it has no bytes then.
     pub(super) open: Option<&'a OpenChunk>,
@@ -62,8 +61,7 @@ impl<'a> HeldChunk<'a> {
         &self.bytes[self.part.place(at) * size..][..len * size]
     }
 
-    /// Copies consecutive elements of a chunk that was converted, starting at `at`, `len` elements of `bits` bits each; zeros fill the last
-    /// byte.
+    /// Copies `len` consecutive elements of `bits` bits each of a converted chunk, from `at` on; zeros fill the last byte.
     pub(super) fn copy_converted(&self, at: &[u64; AXES], len: usize, bits: usize, to: &mut [u8]) {
         let first = self.part.place(at) * bits;
         let (from, shift) = (&self.bytes[first / 8..], first % 8);

@@ -51,8 +51,7 @@ pub struct Plan {
     bands: Vec<Band>,
     /// For each array, the indices of the chunks that are read, along each axis except the first.
     across: Vec<[Vec<u64>; ACROSS]>,
-    /// The maximum number of bytes that reading one chunk takes in addition to the chunk: its fetched bytes, and scratch memory of the
-    /// decoding.
+    /// The most bytes that reading a chunk takes besides the chunk: its fetched bytes, and scratch memory of the decoding.
     scratch: u64,
     /// The part of `scratch` for fetched bytes, and the number of chunks to fetch concurrently, ahead of their decoding.
     fetched: u64,
@@ -80,8 +79,7 @@ pub(crate) struct Band {
     pub(crate) rows: Range<u64>,
     /// The maximum number of bytes of the band's decoded chunks that one box needs, including their bookkeeping.
     pub(crate) bytes: u64,
-    /// The part of `bytes` for bookkeeping; and the maximum number of bytes of a row, if only the part of each chunk that a box needs is
-    /// held.
+    /// The part of `bytes` for bookkeeping; and the most bytes of a row, if only the part of each chunk that a box needs is held.
     tracking: u64,
     row_bytes: u64,
     /// The number of the band's first chunk among all chunks that are read.
@@ -90,10 +88,7 @@ pub(crate) struct Band {
 
 impl Plan {
     /// Plans blocks of `block_rows` of the selected `rows` of `arrays`, with the selected `columns`, or with all if `columns` is `None`.
-    /// `convert` defines the conversion of elements.
-    ///
-    /// # Cost
-    /// See [`new`](Self::new).
+    /// `convert` defines the conversion of elements. The cost is that of [`new`](Self::new).
     ///
     /// # Errors
     /// See [`new`](Self::new).
@@ -287,7 +282,6 @@ impl Plan {
         &self.across[array]
     }
 
-    /// Returns the shards of an array, if its chunks are in shards.
     pub(super) fn shards(&self, array: usize) -> Option<&Shards> {
         self.shards[array].as_ref()
     }
@@ -416,7 +410,6 @@ fn check(array: &dyn ChunkedArray, first: &dyn ChunkedArray) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of bytes of a decoded chunk.
 pub(super) fn decoded_bytes(array: &dyn ChunkedArray) -> u64 {
     let size = array.dtype().size() as u64;
     array.chunk_shape().iter().fold(size, |bytes, &extent| bytes.saturating_mul(extent))

@@ -16,11 +16,8 @@ pub(super) fn takes_planes(plan: &Plan, array: usize) -> bool {
     !Layout::new(&**plan.array(array), &**plan.convert(), &pieces).cut
 }
 
-/// Converts a chunk from its bit planes as a whole if the conversion can, and otherwise puts its elements in order. Returns true if the chunk
-/// was converted.
-///
-/// # Errors
-/// The number of bytes of memory that are lacking.
+/// Converts a chunk from its bit planes as a whole if the conversion can, and otherwise puts its elements in order. Returns true if it was
+/// converted, and fails with the bytes of memory that are lacking.
 pub(super) fn convert_planes(
     chunk: &mut Vec<u8>,
     planes: BitPlanes,

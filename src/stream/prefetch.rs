@@ -43,7 +43,6 @@ pub(super) struct Prefetch<'a> {
     arrived: u64,
     /// Room for the buffers of chunks that are still to be read.
     room: Room,
-    /// True once all chunks were started.
     all_started: bool,
     /// The first step whose chunks were not looked up yet, and the chunks that were looked up but not started, each with its step.
     next: u64,
@@ -68,7 +67,6 @@ pub(super) struct Prefetch<'a> {
 struct Slot {
     /// The bytes of the chunk; `None` until it arrives.
     chunk: Option<Result<Vec<u8>>>,
-    /// True if the chunk was converted as a whole.
     is_converted: bool,
     array: usize,
     /// The parts of the chunk that are held, each until a certain step.
@@ -78,7 +76,6 @@ struct Slot {
     arrived: u64,
     /// True if the chunk was read before.
     again: bool,
-    /// The chunk, if it was opened.
     open: Option<OpenChunk>,
 }
 
@@ -123,7 +120,6 @@ impl<'a> Prefetch<'a> {
         })
     }
 
-    /// True once a chunk was started.
     pub(super) fn has_started(&self) -> bool {
         self.next > 0
     }
@@ -207,9 +203,8 @@ impl<'a> Prefetch<'a> {
                     self.all_started = true;
                     return self.make_room();
                 };
-                self.waiting.extend(
-                    self.schedule.needs(self.plan, place).chunks(self.plan).map(|chunk| (first, chunk)),
-                );
+                let needs = self.schedule.needs(self.plan, place);
+                self.waiting.extend(needs.chunks(self.plan).map(|chunk| (first, chunk)));
                 self.next = first + 1;
                 continue;
             };

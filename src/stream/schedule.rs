@@ -14,7 +14,6 @@ use super::{
 use crate::{Cancel, Result};
 
 /// The boxes of a pass, in the order of its steps; some steps have no box.
-///
 /// Chunks are held only within a strip of boxes, each from the first box that needs it to the last. Chunks that several strips need are
 /// read for each of these strips.
 #[derive(Debug)]
@@ -59,9 +58,7 @@ pub(super) type Parts = Vec<(u64, ChunkPart)>;
 
 impl Schedule {
     /// Schedules a pass in boxes of `rows` rows that holds at most `bytes` bytes of decoded chunks (or the bytes that one box needs, if
-    /// these are more), in strips for which the fewest chunks are read. Boxes marked in `left_out` are skipped.
-    ///
-    /// # Errors
+    /// these are more), in strips for which the fewest chunks are read. Boxes marked in `left_out` are skipped. Fails with
     /// [`Error::Cancelled`](crate::Error::Cancelled), because there may be millions of boxes and chunks.
     pub(super) fn new(
         plan: &Plan,
@@ -96,8 +93,7 @@ impl Schedule {
         Ok(reads as f64 / chunks.max(1) as f64)
     }
 
-    /// Returns the number of reads, and the number of chunks that are read at least once; `None` if more than `bytes` bytes of chunks
-    /// would be held.
+    /// Returns the number of reads, and of chunks that are read at all; `None` if more than `bytes` bytes of chunks would be held.
     fn reads(&self, plan: &Plan, bytes: u64, cancel: &Cancel) -> Result<Option<[u64; 2]>> {
         let mut seen = vec![false; plan.chunks()];
         let (mut held, mut total, mut reads) = (HashMap::<usize, Parts>::new(), 0u64, 0);
@@ -143,8 +139,7 @@ impl Schedule {
             }
         });
         let mut parts = Parts::new();
-        // The loop goes from the last box that needs the chunk to the first. A part that is only slightly larger than the part before it is merged
-        // with that part.
+        // From the last box that needs the chunk to the first: a part only slightly larger than the one before it is merged with that one.
         let mut least = 0;
         for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
             let mut place = [0; AXES];
@@ -173,7 +168,6 @@ impl Schedule {
         parts
     }
 
-    /// True if a box is left out.
     fn is_left_out(&self, place: [u64; AXES]) -> bool {
         let number = place.iter().zip(self.counts).fold(0, |number, (at, count)| number * count + at);
         usize::try_from(number).is_ok_and(|number| self.left_out.get(number) == Some(&true))
@@ -376,7 +370,6 @@ pub(super) struct Needs {
 }
 
 impl Needs {
-    /// Returns the numbers of the chunks.
     pub(super) fn chunks(&self, plan: &Plan) -> impl Iterator<Item = usize> {
         self.bands.iter().flat_map(|&band| self.of_band(plan, band))
     }

@@ -12,8 +12,7 @@ use crate::WholeShard;
 #[derive(Debug)]
 pub(super) struct HeldShards {
     whole: Whole,
-    /// The shards of which chunks are wanted, each with the number of its chunks that are still to be started. Those that are not read as a
-    /// whole are `None`.
+    /// The shards of which chunks are wanted, with the number still to be started; `None` for those that are not read as a whole.
     wanted: HashMap<ShardOf, (Option<Arc<WholeShard>>, u64)>,
     /// Shards of arrays that are always read as a whole; the one that was used last is at the end.
     recent: VecDeque<(ShardOf, Arc<WholeShard>)>,
@@ -40,7 +39,6 @@ impl Whole {
 }
 
 impl HeldShards {
-    /// Makes room for `room` bytes of shards.
     pub(super) fn new(room: u64) -> Self {
         let whole = Whole { held: Vec::new(), room };
         Self { whole, wanted: HashMap::new(), recent: VecDeque::new() }

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
     time::{Duration, Instant},
 };
 
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, WholeShard,
+    locked::locked,
     timeline::{Span, Stage, Timeline},
 };
 
@@ -47,7 +48,6 @@ pub(super) struct Job {
     pub(super) array: Arc<dyn ChunkedArray>,
     pub(super) index: Vec<u64>,
     pub(super) key: Key,
-    /// The requested part of the chunk.
     pub(super) part: ChunkPart,
     pub(super) digested: bool,
     /// True if the chunk is to be opened.
@@ -166,8 +166,7 @@ impl Job {
 /// A chunk that was fetched, or (`None`) that the decoding thread will fetch.
 type Ready = (Job, Option<Result<FetchedChunk>>);
 
-/// The stages that fetch and decode chunks, each with a bound on its concurrency. Chunks wait in queues here instead of blocking a thread
-/// of the pool, which has other work.
+/// The stages that fetch and decode chunks, within bounds. Chunks wait in queues, and block no thread of the pool.
 #[derive(Default)]
 pub(super) struct Stages {
     state: Mutex<State>,
@@ -222,14 +221,10 @@ impl Stages {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts a chunk, on the threads dedicated to fetching if there are any.
     pub(super) fn start(self: &Arc<Self>, pool: &ThreadPool, job: Job, ahead: bool) {
         if ahead && !job.in_place {
-            self.lock().wanted.push_back(job);
+            locked(&self.state).wanted.push_back(job);
             self.changed.notify_one();
         } else {
             self.decode_on(pool, (job, None));
@@ -240,7 +235,7 @@ impl Stages {
     fn fetch_on(self: Arc<Self>, pool: &ThreadPool) {
         loop {
             let mut job = {
-                let mut state = self.lock();
+                let mut state = locked(&self.state);
                 loop {
                     if state.room > 0
                         && let Some(job) = state.wanted.pop_front()
@@ -260,7 +255,7 @@ impl Stages {
     }
 
     fn decode_on(self: &Arc<Self>, pool: &ThreadPool, ready: Ready) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if state.decoders == 0 {
             return state.ready.push_back(ready);
         }
@@ -280,7 +275,7 @@ impl Stages {
             }
         };
         job.send(result);
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if ahead {
             state.room += 1;
             self.changed.notify_one();
@@ -296,7 +291,7 @@ impl Stages {
 
     /// Makes the fetching threads end once no more chunks are wanted.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        locked(&self.state).closed = true;
         self.changed.notify_all();
     }
 }

@@ -1,12 +1,7 @@
 //! Tests of packing and unpacking codes.
 
-use half::f16;
-
-use super::{data::values, device_tests};
-use crate::{
-    Device, DeviceOptions, Error, Tensor,
-    bits::{PackOptions, Packable, Unpackable, Width, pack, unpack},
-};
+use super::*;
+use crate::bits::{PackOptions, Packable, Unpackable, Width, pack, unpack};
 
 device_tests! {
     every_length, every_stride, tables, negative_is_missing, refused_values_are_counted, every_type, several_launches,
@@ -40,7 +35,7 @@ pub(super) fn codes(seed: u32, width: Width, len: usize) -> Vec<u8> {
     values::<u8>(seed, len as u64).iter().map(|value| value & (width.codes() - 1) as u8).collect()
 }
 
-pub(super) fn tensor<T: crate::Element>(device: &Device, values: &[T], len: usize) -> Tensor<T> {
+pub(super) fn tensor<T: Element>(device: &Device, values: &[T], len: usize) -> Tensor<T> {
     Tensor::from_slice(device, values, &[(values.len() / len) as u64, len as u64]).unwrap()
 }
 
@@ -105,14 +100,8 @@ fn tables(device: &Device) {
             let codes: Vec<u8> = x.iter().map(|&value| table[usize::from(value)]).collect();
             let len = len as usize;
             for row_bytes in [None, Some(width.row_bytes(len as u64) + 5)] {
-                check(
-                    device,
-                    &x,
-                    &codes,
-                    width,
-                    len,
-                    &PackOptions { row_bytes, table: Some(table), missing: None },
-                );
+                let options = PackOptions { row_bytes, table: Some(table), missing: None };
+                check(device, &x, &codes, width, len, &options);
             }
         }
     }
@@ -133,14 +122,8 @@ fn negative_is_missing(device: &Device) {
         check(device, &x, &coded([0, 1, 2, 3]), Width::Two, len, &low);
         check(device, &x, &coded([3, 2, 0, 1]), Width::Two, len, &PLINK);
         check(device, &x, &coded([3, 2, 0, 1]), Width::Two, len, &all);
-        check(
-            device,
-            &x,
-            &coded([0, 1, 2, 15]),
-            Width::Four,
-            len,
-            &PackOptions { missing: Some(15), ..PLAIN },
-        );
+        let highest = PackOptions { missing: Some(15), ..PLAIN };
+        check(device, &x, &coded([0, 1, 2, 15]), Width::Four, len, &highest);
     }
 }
 
@@ -158,11 +141,8 @@ fn refused_values_are_counted(device: &Device) {
             x[len + at] = bad;
             x[2 * len + at] = 255;
             let why = refused(&tensor(device, &x, len), width, &PLAIN);
-            let expected = format!(
-                "2 of {} values are not 0 to {}; the first is at [1, {at}]",
-                3 * len,
-                width.codes() - 1
-            );
+            let (values, most) = (3 * len, width.codes() - 1);
+            let expected = format!("2 of {values} values are not 0 to {most}; the first is at [1, {at}]");
             assert_eq!(why, expected, "{width:?}");
         }
     }
@@ -202,12 +182,8 @@ fn every_type(device: &Device) {
         unpacked::<f32>(device, width, &ramp[..n], &ramp[..n]);
         unpacked::<f16>(device, width, &ramp[..n], &halves[..n]);
         unpacked::<u8>(device, width, &whole[..n], &(0..n).map(|i| (i * 17) as u8).collect::<Vec<_>>());
-        unpacked::<i8>(
-            device,
-            width,
-            &signed[..n],
-            &(0..n).map(|i| (i as i16 * 17 - 128) as i8).collect::<Vec<_>>(),
-        );
+        let bytes: Vec<i8> = (0..n).map(|i| (i as i16 * 17 - 128) as i8).collect();
+        unpacked::<i8>(device, width, &signed[..n], &bytes);
     }
     let plink = [2.0, f32::NAN, 1.0, 0.0];
     unpacked::<f32>(device, Width::Two, &plink, &plink);
@@ -223,10 +199,8 @@ fn several_launches(device: &Device) {
             check(device, &codes, &codes, width, len, &PLAIN);
             let bytes = pack(&tensor(device, &codes, len), width, &PLAIN).unwrap();
             let out = unpack::<f32>(&bytes, len as u64, width, None).unwrap().read().unwrap();
-            assert!(
-                out.iter().zip(&codes).all(|(&value, &code)| value == f32::from(code)),
-                "{width:?} {len}"
-            );
+            let is_same = out.iter().zip(&codes).all(|(&value, &code)| value == f32::from(code));
+            assert!(is_same, "{width:?} {len}");
         }
     }
 }
@@ -318,14 +292,12 @@ fn wrong_arguments(device: &Device) {
     argument(pack(&x, Width::Two, &table), "pack: `table`: entry 0 is 4, above 3");
     let bytes = Tensor::<u8>::zeros(device, &[2, 2]).unwrap();
     argument(unpack(&bytes, 9, Width::Two, None), &format!("unpack: `len`: {short}"));
-    argument(
-        unpack(&bytes, 8, Width::Two, Some(&[0.0, 1.0, 2.0])),
-        "unpack: `table`: 3 entries; values of 2 bits have 4",
-    );
-    argument(
-        unpack(&bytes, 8, Width::Two, Some(&[0.0, 1.0, 2.0, f32::NAN])),
-        "unpack: `table`: entry 3 is NaN, which U8 does not hold",
-    );
+    for (table, why) in [
+        (&[0.0, 1.0, 2.0][..], "3 entries; values of 2 bits have 4"),
+        (&[0.0, 1.0, 2.0, f32::NAN], "entry 3 is NaN, which U8 does not hold"),
+    ] {
+        argument(unpack(&bytes, 8, Width::Two, Some(table)), &format!("unpack: `table`: {why}"));
+    }
 }
 
 /// Parts of rows just fit the smallest binding.

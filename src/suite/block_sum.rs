@@ -1,12 +1,11 @@
 //! Tests of sums of blocks, which stay on their device.
 
-use super::{alone, cpu, data::smallest, device_tests};
+use super::*;
 use crate::{
-    Device, Error, Run, Status, Tensor, Traffic,
+    Traffic,
     dtype::nearest_f32,
     linalg::{
-        BlockSum, LinearMap, Matrix, Pass, SignRule, Stop, SvdOptions, matmul_nt, qr, transpose,
-        truncated_svd,
+        BlockSum, LinearMap, Pass, SignRule, Stop, SvdOptions, matmul_nt, qr, transpose, truncated_svd,
     },
     random::gaussian,
 };

@@ -1,34 +1,28 @@
 //! Tests of decompositions that are stopped and go on from a checkpoint.
 #![allow(clippy::cast_possible_truncation, reason = "small extents")]
 
-use std::{
-    fs, io,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{fs, io, path::Path, sync::atomic::Ordering};
 
-use super::{cpu, device_tests, left_vectors::Counted, spectrum::*};
+use super::left_vectors::{Counted, left};
+use super::{group::all_of, spectrum::*, *};
 use crate::{
-    Budget, Cancel, ChunkedArray, Device, Error, MemoryKind, Progress, Result, Run, Tensor, assert_err,
+    Progress,
     linalg::{
-        Checkpoint, LinearMap, Matrix, RightSvd, SignRule, Stop, SvdOptions, left_vectors, randomized_svd,
+        Checkpoint, LinearMap, RightSvd, SignRule, Stop, SvdOptions, randomized_svd,
         randomized_svd_with_checkpoint,
     },
-    openings::{Puts, assert_refused, least, within},
+    openings::{Puts, within},
     store::{Folder, MemoryArray},
     stream::{
-        Center, StoredMatrix, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored,
-        svd_stored_with_checkpoint,
+        Center, StoredMatrix, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored, svd_stored_with_checkpoint,
     },
 };
 
-device_tests!(
+device_tests! {
     ;
     stated_memory;
-    stored_matrices,
-    a_restarted_basis,
-    stopped_after_each_pass,
-);
+    stored_matrices, a_restarted_basis, stopped_after_each_pass,
+}
 
 const OPTIONS: SvdOptions = SvdOptions {
     oversamples: Some(3),
@@ -49,16 +43,6 @@ fn at(folder: &Path) -> Checkpoint {
 
 fn solve(map: &dyn LinearMap, options: &SvdOptions, folder: &Path, run: &Run) -> Result<RightSvd> {
     randomized_svd_with_checkpoint(map, 4, options, &at(folder), run)
-}
-
-fn left(map: &dyn LinearMap, svd: &RightSvd) -> Matrix {
-    let mut u = Vec::new();
-    left_vectors(map, svd, &Run::default(), &mut |_, rows| {
-        u.extend_from_slice(rows.data());
-        Ok(())
-    })
-    .unwrap();
-    Matrix::from_vec(u, map.shape()[0] as usize, svd.s.len()).unwrap()
 }
 
 /// Asserts that two decompositions are the same to the bit, with their left vectors.
@@ -117,7 +101,7 @@ fn a_restarted_basis(device: &Device) {
     let bytes = 2 * 16 * 400 * (40 + 3 * 7 + 4);
     let run = Run::default().memory(Budget::default().host(bytes).device(bytes));
     let long = OPTIONS.stop(Stop::PowerIterations(7));
-    assert_eq!(stop_everywhere(&x, &long, &run, 2), 9);
+    assert_eq!(stop_everywhere(&x, &long, &run, 3), 9);
     // Within another budget, the products are those of the same vectors up to the restart.
     let (folder, long) = (tempfile::tempdir().unwrap(), long.left(false));
     let restarted = solve(&x, &long, folder.path(), &run).unwrap();
@@ -232,21 +216,11 @@ fn other_jobs_are_refused() {
 /// A centred matrix that is stored: stopped after each pass, in little memory, its decomposition goes on in more, where it fits the device.
 fn stored_matrices(device: &Device) {
     let values = matrix(device).read().unwrap();
-    let arrays = |values: &[f32]| -> Vec<Arc<dyn ChunkedArray>> {
+    let arrays = |values: &[f32]| -> Vec<Array> {
         vec![Arc::new(MemoryArray::new("a", values, &[2100, 70], &[100, 70]).unwrap())]
     };
     let options = StoredSvdOptions::default().center(Center::Columns).method(SvdMethod::Randomized);
     let options = options.svd(OPTIONS.left(false));
-    let sides = |svd: &StoredSvd| {
-        let (mut all, run) = (Vec::new(), Run::default());
-        let mut take = |_, rows: &Matrix| {
-            all.extend_from_slice(rows.data());
-            Ok(())
-        };
-        svd.left(&run, &mut take).unwrap();
-        svd.right(&run, &mut take).unwrap();
-        (svd.s.clone(), all)
-    };
     let whole = svd_stored(arrays(&values), 4, &options, device, &Run::default()).unwrap();
     let (least, _) = least(|run| svd_stored(arrays(&values), 4, &options, device, run));
     let little = within(least + 300_000);
@@ -258,7 +232,7 @@ fn stored_matrices(device: &Device) {
         let cancel = Cancel::default();
         let flag = cancel.clone();
         // The first pass, for means, is a call of its own.
-        let stop = move |status: crate::Status| {
+        let stop = move |status: Status| {
             if status.passes == 5 && status.pass == passes {
                 flag.cancel();
             }
@@ -282,7 +256,7 @@ fn stored_matrices(device: &Device) {
         if resumed.route == SvdRoute::KrylovStreamed {
             assert_eq!(resumed.readings, 1 + 5 - resumed.found);
         }
-        assert!(sides(&resumed) == sides(&whole));
+        assert!(all_of(&resumed) == all_of(&whole));
     }
 }
 

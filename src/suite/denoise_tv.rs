@@ -1,13 +1,7 @@
 //! Tests of total variation denoising against an oracle in f64.
 
-use super::{
-    data::{Sample, for_each_type, values},
-    device_tests,
-};
-use crate::{
-    DType, Device, Element, Error, Real, Tensor, assert_err,
-    filter::{TvOptions, denoise_tv},
-};
+use super::*;
+use crate::filter::{TvOptions, denoise_tv};
 
 device_tests! {
     images_of_every_type, sizes_around_the_groups, shifted_scaled_and_turned, refused;
@@ -190,13 +184,9 @@ fn shifted_scaled_and_turned(device: &Device) {
     near("shifted", denoised(&shifted, &shape, 30.0), &|u| u + 1_048_576.0, 0.126);
     for factor in [1e-28f32, 1e-12, 1e12, 1e28] {
         let scaled: Vec<f32> = x.iter().map(|x| x * factor).collect();
-        let bound = 255e-6 * 4.0 * f64::from(factor);
-        near(
-            &format!("{factor}"),
-            denoised(&scaled, &shape, 30.0 * f64::from(factor)),
-            &|u| u * f64::from(factor),
-            bound,
-        );
+        let factor = f64::from(factor);
+        let out = denoised(&scaled, &shape, 30.0 * factor);
+        near(&format!("{factor}"), out, &|u| u * factor, 255e-6 * 4.0 * factor);
     }
     let turned: Vec<f32> = (0..x.len()).map(|i| x[i % height * width + i / height]).collect();
     let turned = denoised(&turned, &[width as u64, height as u64], 30.0);
@@ -227,9 +217,8 @@ fn refused(device: &Device) {
         let error = denoise_tv::<_, f32>(&x, &options).unwrap_err();
         assert!(matches!(error, Error::Argument { name: got, .. } if got == name), "{name}: {error}");
     }
-    let none =
-        denoise_tv::<_, f32>(&Tensor::<f32>::zeros(device, &[]).unwrap(), &TvOptions::default()).unwrap_err();
-    assert!(matches!(none, Error::Shape { .. }), "{none}");
+    let none = Tensor::<f32>::zeros(device, &[]).unwrap();
+    assert_err!(denoise_tv::<_, f32>(&none, &TvOptions::default()), Error::Shape { .. });
     for bad in [f32::NAN, f32::INFINITY, f32::MIN] {
         let x = Tensor::from_slice(device, &[0.0, 1.0, bad, 0.5], &[4]).unwrap();
         let error = denoise_tv::<_, f32>(&x, &TvOptions::default()).unwrap_err();

@@ -2,23 +2,14 @@
 
 use std::{
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use super::{
-    cpu,
-    data::values,
-    device_tests,
-    filter_stored::{read, stored, within},
-};
+use super::filter_stored::{read, stored, within, writer};
+use super::*;
 use crate::{
-    ChunkedArray, Device, Error, Result, Run, StoredType, Tensor, assert_err,
     filter::{DenoisedTv, TvOptions, denoise_tv, write_denoised_tv},
-    openings::told,
-    store::{ArraySpec, ArrayWriter, Folder, MemoryArray},
+    store::ArraySpec,
 };
 
 device_tests! { types_and_refusals; cut_anyhow }
@@ -28,25 +19,16 @@ const CHUNK: [u64; 4] = [2, 3, 10, 100];
 const TILE: [u64; 4] = [1, 2, 8, 130];
 
 fn write(
-    x: &Arc<dyn ChunkedArray>,
+    x: &Array,
     options: &TvOptions,
     device: &Device,
     (folder, dtype): (&Path, StoredType),
     run: &Run,
 ) -> Result<DenoisedTv> {
+    let tile = &TILE[TILE.len() - x.shape().len()..];
     write_denoised_tv(x, options, device, run, |job| {
-        let mut spec = ArraySpec::new(dtype, x.shape(), &TILE[TILE.len() - x.shape().len()..]);
-        spec.job = Some(job.to_owned());
-        ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec)
+        writer(folder, ArraySpec::new(dtype, x.shape(), tile), job)
     })
-}
-
-/// Returns the result of [`denoise_tv`], or none where the fields of an image do not fit a binding of the device.
-fn on_device(x: &Tensor<u8>, options: &TvOptions) -> Option<(Vec<f32>, Vec<u64>)> {
-    match denoise_tv::<_, f32>(x, options) {
-        Err(Error::Limit { .. }) => None,
-        result => result.map(|(out, iterations)| (out.read().unwrap(), iterations)).ok(),
-    }
 }
 
 /// Returns the host memory that a refusal names, which is enough.
@@ -72,6 +54,10 @@ fn cut_anyhow(device: &Device) {
     let volumes = TvOptions::default().axes([1, 2, 3]).weight(0.4).eps(2e-3);
     let planes = volumes.clone().axes([2, 3]).eps(5e-3);
     for (i, options) in [volumes.clone().max_iterations(5).eps(0.0), volumes, planes].iter().enumerate() {
+        // An emulated GPU takes long for it; iterations in planes end by the same rule.
+        if i == 1 && !device.shares_host_memory() {
+            continue;
+        }
         let of = |name: &str, run: &Run| {
             let folder = folder.path().join(format!("{i}{name}"));
             let _ = std::fs::remove_dir_all(&folder);
@@ -83,8 +69,9 @@ fn cut_anyhow(device: &Device) {
             Err(Error::Limit { max, .. }) if max < 1 << 16 => continue,
             result => result.unwrap(),
         };
-        if let Some((expected, iterations)) = on_device(&x, options) {
-            assert!(whole == expected, "{options:?}");
+        // The fields of an image may not fit a binding of the device.
+        if let Ok((expected, iterations)) = denoise_tv::<_, f32>(&x, options) {
+            assert!(whole == expected.read().unwrap(), "{options:?}");
             assert_eq!(of_whole.iterations, iterations);
         }
         // The memory for all iterations may be that of a whole image, and the iteration ends earlier.
@@ -128,9 +115,9 @@ fn types_and_refusals(device: &Device) {
     write_to("narrow", &options.clone().narrow(true), StoredType::F32).unwrap();
     assert_eq!(read::<f32>(&path("narrow")), expected.read().unwrap());
     let refused = write_to("u8", &options.clone().narrow(true), StoredType::U8);
-    assert!(matches!(refused, Err(Error::Argument { name: "writer", .. })), "{refused:?}");
+    assert_err!(refused, Error::Argument { name: "writer", .. });
     let refused = write_to("axes", &options.clone().axes([2]), StoredType::F64);
-    assert!(matches!(refused, Err(Error::Argument { name: "axes", .. })), "{refused:?}");
+    assert_err!(refused, Error::Argument { name: "axes", .. });
     for (bad, words) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (-3e17, "below")] {
         let mut x = narrow.clone();
         x[77] = bad;
@@ -139,14 +126,8 @@ fn types_and_refusals(device: &Device) {
         let error = assert_err!(refused, Error::Chunk { .. });
         assert!(error.to_string().contains(words), "{error}");
     }
-    let empty = MemoryArray::new("empty", &[0u16; 0], &[0, 4], &[1, 4]).unwrap();
-    let none = write(
-        &(Arc::new(empty) as Arc<dyn ChunkedArray>),
-        &options,
-        device,
-        (&path("empty"), StoredType::F32),
-        &run,
-    );
+    let empty = stored(&[0u16; 0], &[0, 4], &[1, 4]);
+    let none = write(&empty, &options, device, (&path("empty"), StoredType::F32), &run);
     assert!(none.unwrap().iterations.is_empty());
 }
 

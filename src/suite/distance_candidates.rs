@@ -1,17 +1,11 @@
 //! Tests of the nearest observations that are found from candidates, against a search among all.
 
-use super::{
-    data::{for_each_type, values},
-    device_tests,
-};
-use crate::{
-    DType, Device, DeviceOptions, Element, Error, Run, Tensor, assert_err,
-    distance::{Metric, Missing, Neighbors, Options, candidates::found, neighbors},
-};
+use super::*;
+use crate::distance::{Metric, Missing, Neighbors, Options, candidates::found, neighbors};
 
 device_tests! {
-    near_and_far, tiny_elements, equal_observations, equal_distances, without_numbers, other_searches;
-    small_launches, large_inputs_take_them
+    equal_observations, other_searches;
+    near_and_far, tiny_elements, equal_distances, without_numbers, small_launches, large_inputs_take_them
 }
 
 /// Metrics whose distance is a function of the sum of squared differences.

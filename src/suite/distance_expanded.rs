@@ -1,18 +1,10 @@
 //! Tests of squared differences that products of matrices give.
 
-use super::{
-    data::{Sample, for_each_type, values},
-    device_tests,
-    distance::{Rows, expected, rows},
-    group_of,
-};
-use crate::{
-    Device, Error, Run, Tensor, assert_err,
-    distance::{
-        Metric, Missing, Options, Partial, condensed, neighbor_tensors, neighbors, pairwise,
-        pairwise_counted, pairwise_tensor, radius_neighbors,
-    },
-    openings::least,
+use super::distance::{Rows, expected, rows};
+use super::*;
+use crate::distance::{
+    Metric, Missing, Options, Partial, condensed, neighbor_tensors, neighbors, pairwise, pairwise_counted,
+    pairwise_tensor, radius_neighbors,
 };
 
 device_tests! {
@@ -74,10 +66,8 @@ fn check<T: Sample>(device: &Device, metric: Metric, x: &[T], y: Option<&[T]>, [
         let mut results = vec![on_host[(i, j)], on_device[i * width + j].into()];
         if y.is_none() {
             let mirrored = [on_host[(j, i)], on_device[j * width + i].into()];
-            assert!(
-                results.iter().zip(mirrored).all(|(x, y)| x.to_bits() == y.to_bits() || x.is_nan()),
-                "{what}"
-            );
+            let mut pairs = results.iter().zip(mirrored);
+            assert!(pairs.all(|(x, y)| x.to_bits() == y.to_bits() || x.is_nan()), "{what}");
             results.extend(if i < j { half.next() } else { None });
         }
         for actual in results {
@@ -212,6 +202,6 @@ fn refused(device: &Device) {
     }
 }
 
-fn says_of(result: crate::Result<()>) -> String {
+fn says_of(result: Result<()>) -> String {
     assert_err!(result, Error::Argument { .. }).to_string()
 }

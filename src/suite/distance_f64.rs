@@ -1,16 +1,8 @@
 //! Tests of distances computed in f64 from f64 and integers, or from f64 rounded to f32.
 
-use super::{
-    data::values,
-    device_tests,
-    distance::{WIDE_BOUND as BOUND, assert_within, expected, nonnegative, rows},
-};
-use crate::{
-    Device, Error, Run, Tensor,
-    distance::{Metric, Missing, Options, Partial, condensed, neighbors, pairwise, pairwise_counted},
-    linalg::Matrix,
-    openings::assert_refused,
-};
+use super::distance::{WIDE_BOUND as BOUND, assert_within, expected, nonnegative, rows};
+use super::*;
+use crate::distance::{Metric, Missing, Options, Partial, condensed, neighbors, pairwise, pairwise_counted};
 
 device_tests! {
     narrow_is_f32, refused;   what_f32_does_not_tell_apart, what_has_no_distance, parts,
@@ -30,10 +22,8 @@ fn what_f32_does_not_tell_apart(device: &Device) {
         pairwise(&matrix(x), None, metric, &Options::default(), &Run::default()).unwrap().row(0)[1]
     };
     // These differences are exact.
-    assert_eq!(
-        of(&[1e9, 0.0, 1e9 + 3.0 * 2f64.powi(-20), 4.0 * 2f64.powi(-20)], Metric::Euclidean),
-        5.0 * 2f64.powi(-20)
-    );
+    let unit = 2f64.powi(-20);
+    assert_eq!(of(&[1e9, 0.0, 1e9 + 3.0 * unit, 4.0 * unit], Metric::Euclidean), 5.0 * unit);
     assert_eq!(of(&[1e9, 0.0, 1e9 + 0.25, 0.5], Metric::CityBlock), 0.75);
     assert_eq!(of(&[1.0, 2.0, 1.0 + f64::EPSILON, 2.0], Metric::Hamming), 0.5);
     for scale in [1e-200, 1e200] {
@@ -53,16 +43,11 @@ fn what_f32_does_not_tell_apart(device: &Device) {
     assert_eq!(of(&[4e307, 0.0, 0.0, 1e300], Metric::Cosine), 1.0);
     // The mean is a million times the spread.
     let x: Vec<f64> = values::<f32>(9, 600).iter().map(|&x| f64::from(x) + 1e6).collect();
-    let correlation = pairwise(
-        &Tensor::from_slice(device, &x, &[2, 300]).unwrap(),
-        None,
-        Metric::Correlation,
-        &Options::default(),
-        &Run::default(),
-    );
+    let tx = Tensor::from_slice(device, &x, &[2, 300]).unwrap();
+    let found = pairwise(&tx, None, Metric::Correlation, &Options::default(), &Run::default()).unwrap();
     let less: Vec<Vec<f64>> = rows(&x, 2).iter().map(|row| row.iter().map(|x| x - 1e6).collect()).collect();
     let exact = expected(Metric::Correlation, &less[0], &less[1], &Options::default());
-    assert_within(BOUND, format_args!("a large mean"), correlation.unwrap().row(0)[1], &exact);
+    assert_within(BOUND, format_args!("a large mean"), found.row(0)[1], &exact);
 }
 
 fn what_has_no_distance(device: &Device) {
@@ -165,10 +150,8 @@ fn narrow_is_f32(device: &Device) {
     }
     let beyond = Tensor::from_slice(device, &[1.0, 1e200], &[2, 1]).unwrap();
     let options = Options { narrow: true, ..Options::default() };
-    assert_refused(
-        pairwise(&beyond, None, Metric::CityBlock, &options, &Run::default()),
-        &["observation 1: an infinite element"],
-    );
+    let refused = pairwise(&beyond, None, Metric::CityBlock, &options, &Run::default());
+    assert_refused(refused, &["observation 1: an infinite element"]);
 }
 
 /// A device without f64 refuses f64 unless f32 is requested.
@@ -188,12 +171,10 @@ fn refused(device: &Device) {
         match result {
             Ok(distance) => assert!(device.limits().f64 && distance == 5.0),
             Err(error) => {
-                assert!(
-                    !device.limits().f64 && matches!(error, Error::NoF64 { op: "distance", .. }),
-                    "{error}"
-                );
-                let name = &device.info().name;
-                assert!(error.to_string().contains(&format!("{name} computes in f32")), "{error}");
+                assert!(!device.limits().f64, "{error}");
+                let words = format!("{} computes in f32", device.info().name);
+                let error = assert_refused::<()>(Err(error), &[&words]);
+                assert!(matches!(error, Error::NoF64 { op: "distance", .. }), "{error}");
             }
         }
     }

@@ -1,23 +1,19 @@
 //! Tests of distances between the columns of packed rows.
 
-use super::{
-    device_tests,
-    distance::expected,
-    packed_case::{codes, upload},
-};
+use super::distance::{RULES, each_pair, expected};
+use super::packed_case::{codes, upload};
+use super::*;
 use crate::{
-    Device, Error,
     distance::{
         ColumnPairs::{All, Band, Diagonal},
         Distances, Metric, Missing, Options, PackedPairs,
     },
-    linalg::{Matrix, Stats},
-    openings::assert_refused,
+    linalg::Stats,
 };
 
 device_tests! {
-    every_rule, nothing, refused, parts_merge;
-    every_metric, some_columns_at_a_time, ones_that_differ,
+    every_rule, nothing, refused;
+    parts_merge, every_metric, some_columns_at_a_time, ones_that_differ,
 }
 
 pub(super) const METRICS: [Metric; 7] = [
@@ -85,32 +81,28 @@ fn check(
     let column = |j: usize| rows.iter().map(|row| value(row[j])).collect::<Vec<_>>();
     let columns: Vec<_> = (0..entries).map(column).collect();
     let options = Options { missing, ..Options::default() };
-    for (i, x) in columns.iter().enumerate() {
-        for (j, y) in columns.iter().enumerate() {
-            let known = || x.iter().zip(y).filter(|(x, y)| !x.is_nan() && !y.is_nan());
-            let sum = |term: &dyn Fn(f64, f64) -> f64| known().map(|(&x, &y)| term(x, y)).sum::<f64>();
-            let shared = sum(&|_, _| 1.0);
-            let by_definition = expected(metric, x, y, &options);
-            let expected = match metric {
-                // The documented formula has no means, so that it is one of whole numbers.
-                Metric::Correlation if shared > 0.0 && !by_definition.value.is_nan() => {
-                    let [x, y] = [sum(&|x, _| x), sum(&|_, y| y)];
-                    let of = |xy: f64, x: f64, y: f64| shared * xy - x * y;
-                    let [xx, yy] = [of(sum(&|x, _| x * x), x, x), of(sum(&|_, y| y * y), y, y)];
-                    1.0 - of(sum(&|x, y| x * y), x, y) / (xx * yy).sqrt()
-                }
-                _ if by_definition.squared => by_definition.value.sqrt(),
-                _ => by_definition.value,
-            };
-            let actual = result.distances.row(i)[j];
-            let case = format_args!("{metric:?} {missing:?} {} x {entries}, {i} {j}", rows.len());
-            assert!(
-                actual == expected || actual.is_nan() && expected.is_nan(),
-                "{case}: {actual}, {expected}"
-            );
-            if let Some(counts) = &result.shared {
-                assert_eq!(counts.row(i)[j], shared, "{case}");
+    for ([i, j], [x, y]) in each_pair(&columns, &columns) {
+        let known = || x.iter().zip(y).filter(|(x, y)| !x.is_nan() && !y.is_nan());
+        let sum = |term: &dyn Fn(f64, f64) -> f64| known().map(|(&x, &y)| term(x, y)).sum::<f64>();
+        let shared = sum(&|_, _| 1.0);
+        let by_definition = expected(metric, x, y, &options);
+        let expected = match metric {
+            // The documented formula has no means, so that it is one of whole numbers.
+            Metric::Correlation if shared > 0.0 && !by_definition.value.is_nan() => {
+                let [x, y] = [sum(&|x, _| x), sum(&|_, y| y)];
+                let of = |xy: f64, x: f64, y: f64| shared * xy - x * y;
+                let [xx, yy] = [of(sum(&|x, _| x * x), x, x), of(sum(&|_, y| y * y), y, y)];
+                1.0 - of(sum(&|x, y| x * y), x, y) / (xx * yy).sqrt()
             }
+            _ if by_definition.squared => by_definition.value.sqrt(),
+            _ => by_definition.value,
+        };
+        let actual = result.distances.row(i)[j];
+        let case = format_args!("{metric:?} {missing:?} {} x {entries}, {i} {j}", rows.len());
+        let is_right = actual == expected || actual.is_nan() && expected.is_nan();
+        assert!(is_right, "{case}: {actual}, {expected}");
+        if let Some(counts) = &result.shared {
+            assert_eq!(counts.row(i)[j], shared, "{case}");
         }
     }
 }
@@ -172,7 +164,7 @@ fn every_rule(device: &Device) {
         row[3 + i % 2] = 3;
     }
     for metric in METRICS {
-        for missing in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+        for missing in RULES {
             let result = distances(device, &codes, 70, (metric, missing), 21, all);
             check(&result, &codes, 70, (metric, missing), all);
         }
@@ -221,7 +213,7 @@ fn parts_merge(device: &Device) {
             codes.chunks_mut(70).enumerate().for_each(|(i, row)| row[3 + i % 2] = 3);
         }
         for metric in METRICS {
-            for rule in [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero] {
+            for rule in RULES {
                 let sums = |codes: &[u8]| {
                     let count = codes.len() / 70;
                     let mut pairs = PackedPairs::new(device, &All(70), count as u64, metric, rule).unwrap();
@@ -339,10 +331,8 @@ fn refused(device: &Device) {
         let error = of(64..100, Metric::Hamming).unwrap().finish_columns(&other).unwrap_err();
         assert!(matches!(error, Error::Argument { name: "diagonal", .. }), "{error}");
     }
-    assert_refused(
-        new(Metric::Hamming).unwrap().ones_differ(),
-        &["hamming of 0 rows: for cityblock of none so far"],
-    );
+    let refused = new(Metric::Hamming).unwrap().ones_differ();
+    assert_refused(refused, &["hamming of 0 rows: for cityblock of none so far"]);
     let mut begun = new(Metric::CityBlock).unwrap();
     begun.add(&packed, 0, &[right]).unwrap();
     assert!(begun.ones_differ().unwrap_err().to_string().contains("cityblock of 1 rows"));

@@ -1,18 +1,13 @@
 //! Tests of distances between the columns of two packed matrices, against those of one matrix that has both.
 
-use super::{
-    device_tests,
-    distance_packed::{METRICS, rows, stats, sums_of_columns},
-    packed_case::upload,
-};
+use super::distance_packed::{METRICS, rows, stats, sums_of_columns};
+use super::packed_case::upload;
+use super::*;
 use crate::{
-    Device, Error, Result,
     distance::{
         ColumnPairs::{All, Between},
         Distances, Metric, Missing, PackedPairs,
     },
-    linalg::Matrix,
-    openings::assert_refused,
     packed::side_by_side,
 };
 

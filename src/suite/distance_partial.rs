@@ -2,27 +2,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{
-    cpu,
-    data::{Sample, values},
-    device_tests,
-    distance::{
-        BOUND, WIDE_BOUND, assert_within, expected, metrics, nonnegative, observations, of_shares, rows,
-    },
+use super::distance::{
+    BOUND, RULES, WIDE_BOUND, assert_within, each_pair, expected, metrics, nonnegative, observations,
+    of_shares, rows,
 };
-use crate::{
-    Cancel, DType, Device, Error, Run, Tensor,
-    distance::{Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted},
-    linalg::Matrix,
-    openings::{assert_refused, least},
+use super::*;
+use crate::distance::{
+    Distances, Metric, Missing, Options, Partial, PartialSums, pairwise, pairwise_counted,
 };
 
 device_tests! {
     empty, nothing_to_frame, refused, f64_after_f32, cancelled_midway; every_metric, missing_elements, sizes_of_chunks, several_panels, large_means, zeros_taken_away, growing,
     what_does_not_merge,
 }
-
-const RULES: [Missing; 4] = [Missing::Propagate, Missing::Ignore, Missing::Rescale, Missing::RescaleOrZero];
 
 /// Observations with `features` features each.
 struct Data<'a, T> {
@@ -94,16 +86,14 @@ fn check<T: Sample>(
     let bound = if T::DTYPE == DType::F64 && device.limits().f64 { WIDE_BOUND } else { BOUND };
     for result in [&whole, &merged] {
         assert_eq!([result.distances.rows(), result.distances.cols()], [rows_x.len(), rows_y.len()]);
-        for (i, x) in rows_x.iter().enumerate() {
-            for (j, y_row) in rows_y.iter().enumerate() {
-                let what = format_args!("{metric:?} {options:?} {chunks:?} at {i}, {j}");
-                let expected = expected(metric, x, y_row, options);
-                let actual = result.distances.row(i)[j];
-                if i == j && y.is_none() && metric.is_zero_on_diagonal() {
-                    assert!(actual == 0.0 || actual.is_nan() && expected.value.is_nan(), "{what}: {actual}");
-                } else {
-                    assert_within(bound, what, actual, &expected);
-                }
+        for ([i, j], [x, y_row]) in each_pair(&rows_x, &rows_y) {
+            let what = format_args!("{metric:?} {options:?} {chunks:?} at {i}, {j}");
+            let expected = expected(metric, x, y_row, options);
+            let actual = result.distances.row(i)[j];
+            if i == j && y.is_none() && metric.is_zero_on_diagonal() {
+                assert!(actual == 0.0 || actual.is_nan() && expected.value.is_nan(), "{what}: {actual}");
+            } else {
+                assert_within(bound, what, actual, &expected);
             }
         }
     }
@@ -149,7 +139,7 @@ fn missing_elements(device: &Device) {
     for (i, missing) in RULES.into_iter().enumerate() {
         let options = Options::default().missing(missing).negative(i % 2 == 1).columns(i == 1);
         let metrics = metrics().filter(|&metric| !of_shares(metric)).enumerate();
-        // Devices treat the last two rules alike, so each metric tests one of the two.
+        // The last two rules differ for pairs that share no feature, so each metric tests one of the two.
         for (_, metric) in metrics.filter(|(of, _)| i < 2 || of % 2 == i % 2) {
             let exact = !matches!(metric, Metric::Canberra | Metric::Minkowski(_));
             let result = check(device, (&x, None), (metric, &options), &[1, 13], exact);
@@ -210,12 +200,10 @@ fn several_panels(device: &Device) {
         let at_once = pairwise_counted(&tx.unwrap(), ty.as_ref(), of.0, &options, &run).unwrap();
         assert_eq!(result, at_once);
         let rows = [x, y.unwrap_or(x)].map(|data| rows(data.values, data.count()));
-        for (i, x) in rows[0].iter().enumerate() {
-            for (j, y) in rows[1].iter().enumerate() {
-                let shared = x.iter().zip(y).filter(|&(&x, &y)| x >= 0.0 && y >= 0.0).count();
-                assert_eq!(at_once.shared.as_ref().unwrap().row(i)[j], shared as f64);
-                assert_eq!(at_once.distances.row(i)[j], expected(of.0, x, y, &options).value, "{i} {j}");
-            }
+        for ([i, j], [x, y]) in each_pair(&rows[0], &rows[1]) {
+            let shared = x.iter().zip(y).filter(|&(&x, &y)| x >= 0.0 && y >= 0.0).count();
+            assert_eq!(at_once.shared.as_ref().unwrap().row(i)[j], shared as f64);
+            assert_eq!(at_once.distances.row(i)[j], expected(of.0, x, y, &options).value, "{i} {j}");
         }
     }
     // Sums above the diagonal differ from sums below it.
@@ -381,10 +369,8 @@ fn refused(device: &Device) {
         let elsewhere = Tensor::from_slice(cpu(), &[1.0; 6], &[3, 2]).unwrap();
         assert!(matches!(both.add(&two, Some(&elsewhere)), Err(Error::WrongDevice { name: "y", .. })));
     }
-    says(
-        both.add(&tensor(&[1.0; 2], &[2, 1]), Some(&tensor(&[1.0, 1.0, f32::NEG_INFINITY], &[3, 1]))),
-        "`y`: observation 2",
-    );
+    let infinite = tensor(&[1.0, 1.0, f32::NEG_INFINITY], &[3, 1]);
+    says(both.add(&tensor(&[1.0; 2], &[2, 1]), Some(&infinite)), "`y`: observation 2");
 
     let divergence = |n| new(n, Metric::JensenShannon, &plain).unwrap();
     says(divergence(None).add(&two, None), "needs the sum of each observation");

@@ -1,8 +1,7 @@
 //! Tests of the neighbors that a device selects, against a sort of all sums.
 
-use super::{data::values, device_tests};
+use super::*;
 use crate::{
-    Device, Tensor,
     distance::selection::{Order, Selection},
     dtype::{halves, joined},
     extent::to_usize,

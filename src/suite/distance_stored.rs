@@ -1,15 +1,11 @@
 //! Tests of distances of stored matrices, against those of the same matrices on a device.
 
-use std::sync::Arc;
-
-use super::{data::values, device_tests, group_of};
+use super::*;
 use crate::{
-    Budget, ChunkedArray, Device, Element, Error, MemoryKind, Run, StoredType, Tensor, assert_err,
     distance::{
         Distances, Metric, Missing, Neighbors, Options, StoredDistances, neighbors, neighbors_stored,
         pairwise_counted, pairwise_stored, radius_neighbors, radius_neighbors_stored,
     },
-    openings::{assert_refused, least, told},
     store::{MemoryArray, Storable},
 };
 
@@ -18,14 +14,23 @@ device_tests! {
     nearest_within_any_budget, radius_within_any_budget, boxes_of_members, nearest_of_each_type, boxes_of_features, any_budget, types, both_passes,
 }
 
-type Array = Arc<dyn ChunkedArray>;
-
 fn stored<T: Storable>(values: &[T], shape: [u64; 2], chunks: [u64; 2]) -> Array {
     Arc::new(MemoryArray::new("x", values, &shape, &chunks).unwrap())
 }
 
 fn turned<T: Copy>(values: &[T], features: usize) -> Vec<T> {
     (0..features).flat_map(|f| values.iter().skip(f).step_by(features).copied()).collect()
+}
+
+/// Returns `n` observations on the device and stored, in chunks of four observations and a third of their features.
+fn both<T: Storable + Element>(device: &Device, values: &[T], n: u64, columns: bool) -> (Tensor<T>, Array) {
+    let features = values.len() as u64 / n;
+    let (shape, chunk) = ([n, features], [4, (features / 3).max(1)]);
+    if !columns {
+        return (Tensor::from_slice(device, values, &shape).unwrap(), stored(values, shape, chunk));
+    }
+    let (values, shape) = (turned(values, features as usize), [features, n]);
+    (Tensor::from_slice(device, &values, &shape).unwrap(), stored(&values, shape, [chunk[1], 4]))
 }
 
 fn found(
@@ -224,21 +229,12 @@ fn nearest_within_any_budget(device: &Device) {
             if missing != Missing::Propagate {
                 values[5] = f32::NAN;
             }
-            values
+            both(device, &values, n, columns)
         };
-        let (x, y) = (made(1, n), others.map(|n| made(2, n)));
-        let shape = |n| if columns { [features, n] } else { [n, features] };
-        let laid = |values: &[f32]| match columns {
-            true => turned(values, features as usize),
-            false => values.to_vec(),
-        };
-        let tensor = |values: &[f32], n| Tensor::from_slice(device, &laid(values), &shape(n)).unwrap();
-        let (left, right) = (tensor(&x, n), y.as_ref().map(|y| tensor(y, others.unwrap())));
-        let expected = neighbors(&left, right.as_ref(), 3, metric, &options, &run).unwrap();
-        let chunk = if columns { [(features / 3).max(1), 4] } else { [4, (features / 3).max(1)] };
-        let array = |values: &[f32], n| stored(&laid(values), shape(n), chunk);
-        let (x, y) = (array(&x, n), y.as_ref().map(|y| array(y, others.unwrap())));
-        let find = |run: &Run| neighbors_stored(&x, y.as_ref(), 3, metric, &options, device, run);
+        let ((left, x), y) = (made(1, n), others.map(|n| made(2, n)));
+        let (right, y) = (y.as_ref().map(|(right, _)| right), y.as_ref().map(|(_, y)| y));
+        let expected = neighbors(&left, right, 3, metric, &options, &run).unwrap();
+        let find = |run: &Run| neighbors_stored(&x, y, 3, metric, &options, device, run);
         let all = find(&run).unwrap();
         // A device without f64 computes distances of several sums itself, but not in boxes while it has no room for the nearest.
         let is_exact = device.limits().f64 || missing == Missing::Propagate;
@@ -251,17 +247,10 @@ fn nearest_within_any_budget(device: &Device) {
         };
         same(&all.nearest);
         // Chunks are read once if memory is enough, otherwise more often.
-        assert_eq!(
-            all.stats.chunks,
-            [Some(n), others]
-                .into_iter()
-                .flatten()
-                .map(|n| {
-                    let [rows, columns] = shape(n);
-                    rows.div_ceil(chunk[0]) * columns.div_ceil(chunk[1])
-                })
-                .sum::<u64>()
-        );
+        let chunks = |x: &Array| -> u64 {
+            x.shape().iter().zip(x.chunk_shape()).map(|(extent, chunk)| extent.div_ceil(*chunk)).product()
+        };
+        assert_eq!(all.stats.chunks, chunks(&x) + y.map_or(0, chunks));
         // A box has one observation, then more; of many observations, it is as large as a tile, and on the host then larger.
         let (budgets, mut most): (Vec<Budget>, u64) = if n < 100 {
             let (enough, found) = raised(&find);
@@ -312,14 +301,12 @@ fn radius_within_any_budget(device: &Device) {
         (5, Some(9), Metric::InnerProduct, Missing::Propagate, false),
     ] {
         let options = Options { missing, columns, ..Options::default() };
-        let laid = |[n, width]: [u64; 2]| if columns { [width, n] } else { [n, width] };
         let made = |(seed, n): (u32, u64)| {
             let mut values: Vec<f32> = values::<f32>(seed, n * 300).iter().map(|x| x.abs() + 0.5).collect();
             if missing != Missing::Propagate {
                 values[5] = f32::NAN;
             }
-            let (values, shape) = (if columns { turned(&values, 300) } else { values }, laid([n, 300]));
-            (Tensor::from_slice(device, &values, &shape).unwrap(), stored(&values, shape, laid([4, 100])))
+            both(device, &values, n, columns)
         };
         let ((x, stored_x), y) = (made((1, n)), others.map(|n| made((2, n))));
         let (y, stored_y) = (y.as_ref().map(|(y, _)| y), y.as_ref().map(|(_, y)| y));
@@ -393,21 +380,18 @@ fn boxes_of_members(device: &Device) {
 /// Neighbors equal those of tensors, in boxes of one observation, for each type and for a metric that prepares sums.
 fn nearest_of_each_type(device: &Device) {
     fn check<T: Storable + Element>(device: &Device, values: &[T], metric: Metric) {
-        let (options, chunks) = (Options { narrow: !device.limits().f64, ..Options::default() }, [4, 100]);
-        let of = |rows: std::ops::Range<usize>| {
-            let (part, shape) = (&values[300 * rows.start..300 * rows.end], [rows.len() as u64, 300]);
-            (stored(part, shape, chunks), Tensor::from_slice(device, part, &shape).unwrap())
-        };
-        let ((x, left), (y, right)) = (of(0..7), of(7..12));
+        let options = Options { narrow: !device.limits().f64, ..Options::default() };
+        let (first, others) = values.split_at(300 * 5);
+        let ((left, x), (right, y)) = (both(device, first, 5, false), both(device, others, 4, false));
         for (y, right) in [(None, None), (Some(&y), Some(&right))] {
-            let expected = neighbors(&left, right, 4, metric, &options, &Run::default()).unwrap();
+            let expected = neighbors(&left, right, 3, metric, &options, &Run::default()).unwrap();
             let find = |run: &Run| {
-                neighbors_stored(&x, y, 4, metric, &options, device, run).map(|found| found.nearest)
+                neighbors_stored(&x, y, 3, metric, &options, device, run).map(|found| found.nearest)
             };
             assert_eq!(raised(&find).1.unwrap(), expected, "{metric} of {:?}", T::DTYPE);
         }
     }
-    let floats: Vec<f32> = values::<f32>(9, 12 * 300).iter().map(|x| x.abs() + 0.25).collect();
+    let floats: Vec<f32> = values::<f32>(9, 9 * 300).iter().map(|x| x.abs() + 0.25).collect();
     let whole: Vec<u16> = floats.iter().map(|x| (1000.0 * x) as u16).collect();
     let doubles: Vec<f64> = floats.iter().map(|&x| f64::from(x) + 1e-9).collect();
     check(device, &floats, Metric::JensenShannon);
@@ -448,7 +432,7 @@ fn types(device: &Device) {
         stored(&small.map(u64::from), [3, 2], [2, 1]),
         stored(&small.map(|x| i32::from(x) + (1 << 20)), [3, 2], [1, 1]),
         stored(&small.map(f64::from), [3, 2], [3, 2]),
-        stored(&small.map(|x| half::f16::from_f32(x.into())), [3, 2], [3, 2]),
+        stored(&small.map(|x| f16::from_f32(x.into())), [3, 2], [3, 2]),
     ];
     for x in &arrays {
         let alone = found(device, [Some(x), None], Metric::CityBlock, &options, &run);

@@ -1,18 +1,7 @@
 //! Tests of elementwise functions, and of broadcast shapes.
 
-use half::{bf16, f16};
-
-use super::{
-    cpu,
-    data::{Sample, for_each_type, matrix, smallest, values},
-    device_tests,
-    tolerance::{EXACT, ONE_OPERATION, Reference, assert_close, dot_of},
-};
-use crate::{
-    DType, Device, Element, Error, Real, Result, Tensor,
-    array::{Compare, Map, Zip, cast, cast_lossy, clamp, compare, map, select, zip},
-    assert_err,
-};
+use super::*;
+use crate::array::{Compare, Map, Zip, cast, cast_lossy, clamp, compare, map, select, zip};
 
 device_tests! {
     functions_of_one, functions_of_two, comparisons, bounds, choices, every_type, every_cast, bounds_of_casts, shapes_that_go_together,
@@ -104,16 +93,9 @@ fn functions_of_one(device: &Device) {
     let wide: Vec<f64> = x.iter().map(|&x| f64::from(x) / 3.0).collect();
     match map(Map::Exponential, &tensor(device, &wide)) {
         Ok(found) => {
-            let expected: Vec<_> =
-                wide.iter().filter(|x| x.is_finite()).map(|x| Reference::from(x.exp())).collect();
-            let found: Vec<f64> = found
-                .read()
-                .unwrap()
-                .into_iter()
-                .zip(&wide)
-                .filter(|(_, x)| x.is_finite())
-                .map(|(y, _)| y)
-                .collect();
+            let pairs = found.read().unwrap().into_iter().zip(&wide).filter(|(_, x)| x.is_finite());
+            let (found, expected): (Vec<f64>, Vec<_>) =
+                pairs.map(|(y, x)| (y, Reference::from(x.exp()))).unzip();
             assert_close("exp", &found, &expected, dot_of(DType::F64, 1));
         }
         Err(error) => {
@@ -146,7 +128,8 @@ fn of_two(function: Zip) -> fn(f64, f64) -> f64 {
     }
 }
 
-const ZIPS: [Zip; 6] = [Zip::Add, Zip::Subtract, Zip::Multiply, Zip::Divide, Zip::Minimum, Zip::Maximum];
+pub(super) const ZIPS: [Zip; 6] =
+    [Zip::Add, Zip::Subtract, Zip::Multiply, Zip::Divide, Zip::Minimum, Zip::Maximum];
 
 fn functions_of_two(device: &Device) {
     let (a, b) = pairs();
@@ -158,19 +141,21 @@ fn functions_of_two(device: &Device) {
     }
 }
 
+type Holds = fn(f32, f32) -> bool;
+
+pub(super) const COMPARISONS: [(Compare, Holds); 6] = [
+    (Compare::Less, |a, b| a < b),
+    (Compare::LessEqual, |a, b| a <= b),
+    (Compare::Greater, |a, b| a > b),
+    (Compare::GreaterEqual, |a, b| a >= b),
+    (Compare::Equal, |a, b| a == b),
+    (Compare::NotEqual, |a, b| a != b),
+];
+
 fn comparisons(device: &Device) {
     let (a, b) = pairs();
     let (ta, tb) = (tensor(device, &a), tensor(device, &b));
-    type Holds = fn(f32, f32) -> bool;
-    let holds: [(Compare, Holds); 6] = [
-        (Compare::Less, |a, b| a < b),
-        (Compare::LessEqual, |a, b| a <= b),
-        (Compare::Greater, |a, b| a > b),
-        (Compare::GreaterEqual, |a, b| a >= b),
-        (Compare::Equal, |a, b| a == b),
-        (Compare::NotEqual, |a, b| a != b),
-    ];
-    for (comparison, holds) in holds {
+    for (comparison, holds) in COMPARISONS {
         let expected: Vec<u8> = a.iter().zip(&b).map(|(&a, &b)| holds(a, b).into()).collect();
         assert_eq!(compare(comparison, &ta, &tb).unwrap().read().unwrap(), expected, "{comparison:?}");
     }
@@ -243,10 +228,8 @@ fn check_cast<T: Sample, U: Sample>(device: &Device, x: &[T]) {
         Ok(found) => found.read().unwrap(),
         Err(error) => {
             let is_wide = T::DTYPE.is_wide() || U::DTYPE == DType::F64;
-            assert!(
-                !device.limits().f64 && is_wide && matches!(error, Error::NoF64 { .. }),
-                "{what}: {error}"
-            );
+            let is_right = !device.limits().f64 && is_wide && matches!(error, Error::NoF64 { .. });
+            assert!(is_right, "{what}: {error}");
             return;
         }
     };
@@ -312,10 +295,8 @@ fn bounds_of_casts(device: &Device) {
     assert_eq!(halves, [1.0, 255.0].map(f16::from_f32));
     assert_eq!(cast::<u8, _>(&bytes).unwrap().read().unwrap(), [1, 255]);
     assert_err!(cast::<i8, _>(&bytes), Error::Argument { op: "cast", name: "x", .. });
-    assert!(
-        cast::<f16, _>(&tensor(device, &[1u16])).is_err()
-            && cast::<u8, _>(&tensor(device, &[1.0f32])).is_err()
-    );
+    assert!(cast::<f16, _>(&tensor(device, &[1u16])).is_err());
+    assert!(cast::<u8, _>(&tensor(device, &[1.0f32])).is_err());
 }
 
 /// Returns the operand's element for an index of the result, by numpy's broadcasting rule.
@@ -417,11 +398,8 @@ fn other_devices(device: &Device) {
     let there = Tensor::<f32>::zeros(device, &[2]).unwrap();
     let here = Tensor::<f32>::zeros(cpu(), &[2]).unwrap();
     let found: Result<Tensor<f32>> = zip(Zip::Add, &there, &here);
-    assert_eq!(
-        matches!(found, Err(Error::WrongDevice { op: "zip", .. })),
-        !device.is_same(cpu()),
-        "{found:?}"
-    );
+    let is_refused = matches!(found, Err(Error::WrongDevice { op: "zip", .. }));
+    assert_eq!(is_refused, !device.is_same(cpu()), "{found:?}");
 }
 
 fn past_the_largest_grid(device: &Device) {

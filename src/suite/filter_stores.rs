@@ -1,19 +1,13 @@
 //! Tests of Gaussians of stored arrays in special cases: full disks, missing chunks, NaN and infinity, types that tensors lack.
 
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{io, sync::atomic::Ordering};
 
-use super::{
-    data::values,
-    device_tests,
-    filter_stored::{CHUNK, SHAPE, TILE, blur, read, stored, within},
-};
+use super::filter_stored::{CHUNK, SHAPE, TILE, blur, read, stored, within};
+use super::*;
 use crate::{
-    ChunkedArray, Device, DeviceOptions, Error, MissingChunk, Run, StoredType, Tensor,
+    MissingChunk,
     filter::{GaussianOptions, Mode, gaussian, gaussian_box, write_gaussian},
-    openings::{Puts, assert_refused},
+    openings::Puts,
     store::{ArraySpec, ArrayWriter, BoxWriter, Folder, ZarrArray},
 };
 
@@ -47,7 +41,7 @@ fn a_full_disk() {
     let written = written.unwrap();
     assert_eq!((written.found, written.boxes), (puts - 2, 130 - puts));
     assert_eq!(more, written.boxes + 1);
-    let x = Tensor::from_slice(super::cpu(), &elements, &shape).unwrap();
+    let x = Tensor::from_slice(cpu(), &elements, &shape).unwrap();
     let expected: Tensor<f32> = gaussian(&x, 1.0, &GaussianOptions::default()).unwrap();
     assert!(read::<f32>(folder.path()) == expected.read().unwrap());
 }
@@ -55,21 +49,15 @@ fn a_full_disk() {
 /// skimage's ranges also apply to types that tensors do not hold: booleans are 0 and 1 already.
 #[test]
 fn ranges_of_stored_types() {
-    let (device, options, run) = (super::cpu(), GaussianOptions::skimage(), Run::default());
+    let (device, options, run) = (cpu(), GaussianOptions::skimage(), Run::default());
     let (elements, folder) = ([0u8, 1, 1, 0, 1, 0, 0, 1], tempfile::tempdir().unwrap());
-    let writer = ArrayWriter::create(
-        Arc::new(Folder::new(folder.path())),
-        "mask",
-        ArraySpec::new(StoredType::Bool, &[2, 4], &[2, 4]),
-    )
-    .unwrap();
+    let spec = ArraySpec::new(StoredType::Bool, &[2, 4], &[2, 4]);
+    let writer = ArrayWriter::create(Arc::new(Folder::new(folder.path())), "mask", spec).unwrap();
     writer.write_box_bytes(&[0..2, 0..4], &elements).unwrap();
     BoxWriter::finish(writer).unwrap();
-    let mask: Arc<dyn ChunkedArray> =
-        Arc::new(ZarrArray::open(folder.path(), "mask", MissingChunk::Error).unwrap());
-    let blurred = |x: &Arc<dyn ChunkedArray>| -> Vec<f32> {
-        gaussian_box(x, 0.7, &options, &[0..2, 0..4], device, &run).unwrap()
-    };
+    let mask: Array = Arc::new(ZarrArray::open(folder.path(), "mask", MissingChunk::Error).unwrap());
+    let blurred =
+        |x: &Array| -> Vec<f32> { gaussian_box(x, 0.7, &options, &[0..2, 0..4], device, &run).unwrap() };
     let x = Tensor::from_slice(device, &elements.map(f32::from), &[2, 4]).unwrap();
     let expected = gaussian::<_, f32>(&x, 0.7, &options).unwrap().read().unwrap();
     assert!(blurred(&mask) == expected);
@@ -103,7 +91,7 @@ fn missing_and_not_finite(device: &Device) {
     let expected = gaussian::<_, f32>(&tensor, 0.8, &options).unwrap().read().unwrap();
     assert!(expected.iter().any(|x| x.is_nan()) && expected.iter().any(|x| x.is_infinite()));
     let write = |missing: MissingChunk, memory: u64| {
-        let array: Arc<dyn ChunkedArray> = Arc::new(ZarrArray::open(folder.path(), "x", missing).unwrap());
+        let array: Array = Arc::new(ZarrArray::open(folder.path(), "x", missing).unwrap());
         let target = (folder.path(), StoredType::F32, &TILE[..]);
         blur(&array, &0.8.into(), &options, device, target, &within(memory))
     };

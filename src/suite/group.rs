@@ -2,30 +2,22 @@
 
 use std::{
     collections::HashSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-use super::{
-    data::values,
-    device_tests,
-    filter_stored::{CHUNK, SHAPE, TILE, read, stored, within},
-    group_of as group,
-};
+use super::filter_stored::{CHUNK, SHAPE, TILE, read, stored, within, writer};
+use super::{group_of as group, *};
 use crate::{
-    Budget, Device, Error, MemoryKind, Needs, Result, Run, Status, StoredType, Tensor, assert_err,
+    Needs,
     distance::{
         Metric, Missing, Neighbors, Options, candidates, condensed, neighbors, neighbors_stored, pairwise,
         pairwise_counted, radius_neighbors, radius_neighbors_stored, write_condensed, write_pairwise,
     },
     filter::{GaussianOptions, TvOptions, write_denoised_tv, write_gaussian},
-    linalg::{Checkpoint, GroupMatrix, LinearMap, Matrix, Pass, SvdOptions, host, randomized_svd},
-    openings::{assert_refused, least, told},
+    linalg::{Checkpoint, GroupMatrix, LinearMap, Pass, SvdOptions, host, randomized_svd},
     packed::PackedMatrix,
-    store::{ArraySpec, ArrayWriter, Folder, NpyWriter},
+    store::{ArraySpec, Folder, NpyWriter},
     stream::{
         BoxOperation, Center, Place, StoredMatrix, StoredSvd, StoredSvdOptions, SvdMethod,
         SvdRoute::{Gram, KrylovOnDevice, KrylovStreamed, Qr},
@@ -76,8 +68,7 @@ fn swept(device: &Device) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     let of = |operation: Pairs, device: &Device, run: &Run| {
-        let spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE).job("pairs".to_owned());
-        let writer = ArrayWriter::resume(Arc::new(Folder::new(&path)), "blurred", spec)?;
+        let writer = writer(&path, ArraySpec::new(StoredType::F32, &SHAPE, &TILE), "pairs")?;
         let swept = Sweep::new(&array, device, run).map(&operation, writer)?;
         Ok::<_, Error>((swept, operation.threads.into_inner().unwrap().len()))
     };
@@ -96,10 +87,8 @@ fn swept(device: &Device) {
         assert_eq!(read::<f32>(&path), expected, "{count}");
         assert!((meet..=count).contains(&threads) && swept.found == 0, "{threads} {swept:?}");
         assert_eq!(swept.devices, threads);
-        assert!(
-            swept.boxes >= whole.boxes && swept.times_decoded < 3.0 && swept.times_covered < 3.0,
-            "{swept:?}"
-        );
+        assert!(swept.boxes >= whole.boxes, "{swept:?}");
+        assert!(swept.times_decoded < 3.0 && swept.times_covered < 3.0, "{swept:?}");
         let statuses = std::mem::take(&mut *statuses.lock().unwrap());
         let total = SHAPE.iter().product::<u64>();
         assert!(statuses.iter().all(|status| status.total == total && status.rows <= total));
@@ -133,10 +122,7 @@ fn filtered(device: &Device) {
     let run = Run::default();
     let written = |name: &str, device: &Device| {
         let path = folder.path().join(name);
-        let begin = |job: &str| {
-            let spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE).job(job.to_owned());
-            ArrayWriter::create(Arc::new(Folder::new(&path)), "blurred", spec)
-        };
+        let begin = |job: &str| writer(&path, ArraySpec::new(StoredType::F32, &SHAPE, &TILE), job);
         if name.starts_with("blurred") {
             write_gaussian(&array, [1.0, 2.0, 0.5], &GaussianOptions::default(), device, &run, begin)
                 .unwrap();
@@ -163,26 +149,19 @@ fn distances(device: &Device) {
         let [a, b] = [(&x, 70), (&y, 50)].map(|(x, rows)| Tensor::from_slice(&group, x, &[rows, 9]).unwrap());
         for (name, other, columns) in [("square", None, 70), ("two", Some(&b), 50)] {
             let expected = pairwise(&a, other, Metric::Euclidean, &options, &run).unwrap();
-            let spec = ArraySpec::new(StoredType::F64, &[70, columns], &[16, 16]).job(name.to_owned());
-            let writer = || {
-                let storage = Arc::new(Folder::new(folder.path().join(format!("{name}{count}"))));
-                ArrayWriter::resume(storage, "blurred", spec.clone()).unwrap()
-            };
+            let path = folder.path().join(format!("{name}{count}"));
+            let spec = || ArraySpec::new(StoredType::F64, &[70, columns], &[16, 16]);
+            let writer = || writer(&path, spec(), name).unwrap();
             // One device writes some tiles, and the group the others.
             let [alone, with] = [Some(&a), other].map(|x| x.map(|x| x.to_device(device).unwrap()));
             let (run, _) = told(|status| status.rows > 20);
-            let stopped = write_pairwise(
-                &alone.unwrap(),
-                with.as_ref(),
-                Metric::Euclidean,
-                &options,
-                &run,
-                (writer(), None),
-            );
-            assert_err!(stopped, Error::Cancelled);
+            let write = |x: &Tensor<f32>, y, run: &Run| {
+                write_pairwise(x, y, Metric::Euclidean, &options, run, (writer(), None))
+            };
+            assert_err!(write(&alone.unwrap(), with.as_ref(), &run), Error::Cancelled);
             let (run, statuses) = told(|_| false);
-            write_pairwise(&a, other, Metric::Euclidean, &options, &run, (writer(), None)).unwrap();
-            let found = read::<f64>(&folder.path().join(format!("{name}{count}")));
+            write(&a, other, &run).unwrap();
+            let found = read::<f64>(&path);
             assert!(found == expected.data(), "{name} {count}");
             let statuses = statuses.lock().unwrap();
             assert_eq!(statuses.last().unwrap().rows, 70, "{statuses:?}");
@@ -190,8 +169,7 @@ fn distances(device: &Device) {
         }
         let pairs = condensed(&a, Metric::CityBlock, &options, &run).unwrap();
         let path = folder.path().join(format!("condensed{count}"));
-        let spec = ArraySpec::new(StoredType::F64, &[70 * 69 / 2], &[100]);
-        let writer = ArrayWriter::create(Arc::new(Folder::new(&path)), "blurred", spec).unwrap();
+        let writer = writer(&path, ArraySpec::new(StoredType::F64, &[70 * 69 / 2], &[100]), "pairs").unwrap();
         write_condensed(&a, Metric::CityBlock, &options, &run, writer).unwrap();
         assert!(read::<f64>(&path) == pairs, "{count}");
     }
@@ -331,7 +309,7 @@ fn matrices(device: &Device) {
 }
 
 /// Returns the values and the left and right vectors of a decomposition.
-fn all_of(svd: &StoredSvd) -> [Vec<f64>; 3] {
+pub(super) fn all_of(svd: &StoredSvd) -> [Vec<f64>; 3] {
     let (run, mut sides) = (Run::default(), [const { Vec::new() }; 2]);
     let [left, right] = &mut sides;
     for (vectors, side) in [(left, 0), (right, 1)] {
@@ -388,10 +366,8 @@ fn decompositions(device: &Device) {
             for (name, found) in [("exact", all_of(&exact)), ("iterated", found), ("gram", all_of(&exactly))]
             {
                 for (found, expected) in found[0].iter().zip(&expected[0]) {
-                    assert!(
-                        (found - expected).abs() <= 2e-6 * expected,
-                        "{name} {count}: {found} {expected}"
-                    );
+                    let difference = (found - expected).abs();
+                    assert!(difference <= 2e-6 * expected, "{name} {count}: {found} {expected}");
                 }
                 for (i, side) in [(1, m), (2, n)] {
                     assert_eq!(found[i].len() as u64, side * k as u64);
@@ -425,7 +401,7 @@ fn decompositions(device: &Device) {
 fn packed(device: &Device) {
     let run = Run::default();
     let x = Matrix::from_vec(values::<f32>(5, 65 * 3).into_iter().map(f64::from).collect(), 65, 3).unwrap();
-    for (rows, counts) in [(0, &[3][..]), (1, &[2]), (2, &[5]), (300, &[2, 3, 5])] {
+    for (rows, counts) in [(0, &[3][..]), (1, &[2]), (2, &[5]), (300, &[3, 5])] {
         let of = |device: &Device| PackedMatrix::random(device, rows, 65, 3, &run).unwrap();
         let product = |a: &PackedMatrix| {
             let (run, statuses) = told(|_| false);
@@ -458,10 +434,8 @@ fn packed(device: &Device) {
             assert_eq!((shared.shape(), shared.words()), (one.shape(), one.words()), "{count}");
             assert!(product(&shared) == expected, "{rows} rows on {count}");
             let on_host = shared.to_host(7).unwrap();
-            assert!(
-                on_host.is_on_host() && product(&on_host) == expected,
-                "{rows} rows of {count} on the host"
-            );
+            let is_same = on_host.is_on_host() && product(&on_host) == expected;
+            assert!(is_same, "{rows} rows of {count} on the host");
         }
     }
     let svd = |device: &Device| {
@@ -512,10 +486,8 @@ fn refused(device: &Device) {
     let others = vec![of(device), PackedMatrix::new(&Device::cpu(), 3).unwrap()];
     assert_refused(PackedMatrix::join(&mixed, others), &["of 17 and of 3 columns"]);
     assert_err!(PackedMatrix::join(&mixed, vec![of(device), of(device)]), Error::WrongDevice { .. });
-    assert_err!(
-        PackedMatrix::join(&mixed, vec![of(&mixed), of(device)]),
-        Error::Argument { name: "matrices", .. }
-    );
+    let joined = PackedMatrix::join(&mixed, vec![of(&mixed), of(device)]);
+    assert_err!(joined, Error::Argument { name: "matrices", .. });
 }
 
 fn faults(device: &Device) {
@@ -526,10 +498,8 @@ fn faults(device: &Device) {
         let writer = NpyWriter::create(folder.path().join("x.npy"), StoredType::F32, &SHAPE).unwrap();
         let operation = Pairs { fails_at: Some(fails_at), ..Pairs::default() };
         let run = within(1 << 20);
-        assert_err!(
-            Sweep::new(&array, &group, &run).map(&operation, writer),
-            Error::Argument { op: "own", .. }
-        );
+        let swept = Sweep::new(&array, &group, &run).map(&operation, writer);
+        assert_err!(swept, Error::Argument { op: "own", .. });
     }
     // If one fails, the others are told to stop, and its error is the call's.
     let run = Run::default();

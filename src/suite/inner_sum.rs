@@ -1,11 +1,10 @@
 //! Tests of sums of products. Thin products are computed many at once.
 
-use super::{alone, device_tests};
+use super::*;
 use crate::{
-    Device, DeviceOptions, Element, Tensor,
     dtype::nearest_f32,
     extent::blocks,
-    linalg::{Matrix, gram::InnerSum, qr, rows::Rows},
+    linalg::{gram::InnerSum, qr, rows::Rows},
     random::gaussian,
 };
 
@@ -99,8 +98,8 @@ fn cuts_change_no_bit(device: &Device) {
                 ]
             };
             let whole = sums(1 << 20);
-            // The last rows may be alone in a cut.
-            for cut in [rule[1], 2 * rule[1]] {
+            // The last rows may be alone in a cut. Of few rows, both cuts hold all.
+            for cut in [rule[1], 2 * rule[1]].into_iter().take(if m > rule[1] { 2 } else { 1 }) {
                 assert_eq!(sums(cut), whole, "{:?} by {cut}", [m, n, l]);
             }
         }

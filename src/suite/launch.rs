@@ -1,19 +1,15 @@
 //! Tests of what `Device::launch` and the compilers refuse.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
-use super::{cpu, device_tests};
+use super::*;
 use crate::{
-    Backend, Cancel, Device, Error, Tensor,
     filter::{GaussianOptions, gaussian},
-    kernel::{Access, Binding, CpuLaunch, Grid, Kernel, Spec},
+    kernel::{Access, Binding, CpuLaunch, Grid, Kernel},
     linalg,
     random::random_words,
 };
@@ -61,30 +57,24 @@ static SOUND_KERNEL: Kernel<u32> =
 static COPY_KERNEL: Kernel<u32> =
     Kernel::built_in("copy", [CUDA_COPY, COPY], Some(nothing), X_OUT, no_constants);
 
-fn launch(
-    device: &Device,
-    kernel: &'static Kernel<u32>,
-    spec: Spec<'_>,
-    grid: Grid,
-) -> Result<Vec<u32>, Error> {
+fn launch(device: &Device, grid: Grid) -> Result<Vec<u32>> {
     let mut out = Tensor::<u32>::zeros(device, &[4]).unwrap();
-    device.launch(kernel, spec, grid, &[out.window_mut(0..4).arg], &7)?;
+    device.launch(&SOUND_KERNEL, &[], grid, &[out.window_mut(0..4).arg], &7)?;
     out.read()
 }
 
 fn still_works(device: &Device) {
     let made = if device.info().backend == Backend::Cpu { 0 } else { 7 };
-    assert_eq!(launch(device, &SOUND_KERNEL, &[], Grid::tiles(1, 1, 1)).unwrap(), [made, 0, 0, 0]);
+    assert_eq!(launch(device, Grid::tiles(1, 1, 1)).unwrap(), [made, 0, 0, 0]);
 }
 
 fn grids_have_limits(device: &Device) {
-    let most = device.limits().groups_per_axis;
-    if let Some(more) = most.checked_add(1) {
-        let error = launch(device, &SOUND_KERNEL, &[], Grid::tiles(1, more, 1));
-        assert!(matches!(error, Err(Error::Limit { requested, max, .. }) if requested == max + 1));
+    if let Some(more) = device.limits().groups_per_axis.checked_add(1) {
+        let error = launch(device, Grid::tiles(1, more, 1));
+        assert_err!(error, Error::Limit { requested, max, .. } if requested == max + 1);
     }
     // An empty grid does nothing.
-    assert_eq!(launch(device, &SOUND_KERNEL, &[], Grid::tiles(0, 1, 0)).unwrap(), [0; 4]);
+    assert_eq!(launch(device, Grid::tiles(0, 1, 0)).unwrap(), [0; 4]);
     still_works(device);
 }
 

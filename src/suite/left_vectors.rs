@@ -1,32 +1,26 @@
 //! Tests of left vectors, from a pass and from products that were kept.
 #![allow(clippy::cast_possible_truncation, reason = "small extents")]
 
-use std::{cell::Cell, sync::Arc};
+use std::cell::Cell;
 
 use faer::{Mat, Scale};
 
-use super::{device_tests, spectrum::*};
+use super::{spectrum::*, *};
 use crate::{
-    Budget, Device, Error, Needs, Result, Run, Tensor, assert_err,
+    Needs,
     linalg::{
-        LinearMap, Matrix, Pass, RightSvd, RowSink, SignRule, Stop, SvdOptions, host, left_vectors,
-        randomized_svd,
+        LinearMap, Pass, RightSvd, RowSink, SignRule, Stop, SvdOptions, host, left_vectors, randomized_svd,
     },
     store::MemoryArray,
     stream::StoredMatrix,
 };
 
-device_tests!(
+device_tests! {
     ;
-    blocks_of_any_size_and_order,
-    edge_shapes,
-    of_f64_there_is_a_pass;
-    kept_is_as_good_as_a_pass,
-    after_a_restart_there_is_a_pass,
-    scales_and_constant_columns,
-    signs_take_no_pass,
+    blocks_of_any_size_and_order, edge_shapes, of_f64_there_is_a_pass;
+    kept_is_as_good_as_a_pass, after_a_restart_there_is_a_pass, scales_and_constant_columns, signs_take_no_pass,
     without_room_there_is_a_pass,
-);
+}
 
 const STOP: SvdOptions = SvdOptions {
     oversamples: Some(5),
@@ -108,7 +102,7 @@ impl LinearMap for Counted<'_> {
     }
 }
 
-fn left(map: &dyn LinearMap, svd: &RightSvd) -> Mat<f64> {
+pub(super) fn left(map: &dyn LinearMap, svd: &RightSvd) -> Mat<f64> {
     let [m, k] = [map.shape()[0] as usize, svd.s.len()];
     let (mut u, mut next) = (Mat::zeros(m, k), 0);
     left_vectors(map, svd, &Run::default(), &mut |first, rows| {
@@ -170,10 +164,8 @@ fn kept_is_as_good_as_a_pass(dev: &Device) {
     let [error, skew] = errors(a, &svd, &left(&x, &svd));
     assert!(error <= 1e-6 && skew <= 1e-4, "{error:.1e}, {skew:.1e}");
     for svd in [svd.clone(), randomized_svd(&x, 5, &SvdOptions::default(), &Run::default()).unwrap()] {
-        assert_err!(
-            left_vectors(&x, &svd, &Run::default(), &mut |_, _| Err(Error::Cancelled)),
-            Error::Cancelled
-        );
+        let stopped = left_vectors(&x, &svd, &Run::default(), &mut |_, _| Err(Error::Cancelled));
+        assert_err!(stopped, Error::Cancelled);
         let run = Run::default();
         run.cancel.cancel();
         assert_err!(left_vectors(&x, &svd, &run, &mut |_, _| Ok(())), Error::Cancelled);

@@ -1,18 +1,15 @@
 //! Tests of the guarantees of `Device::from_wgpu` to an application that lends a device.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wgpu::BufferUsages;
 
-use super::{application_device, data::values, launch};
+use super::{launch, *};
 use crate::{
-    Arg, Device, Error, Tensor, Timeline, assert_err,
+    Arg, Timeline,
     kernel::{Binding, Grid, Kernel},
     linalg,
-    openings::{assert_refused, skip},
+    openings::skip,
 };
 
 /// A lent device with the application's handles.
@@ -69,10 +66,8 @@ fn gl_is_not_shared() {
     assert_refused(Device::from_wgpu(device, queue), &["Device::from_wgpu: `device`: it is GL's"]);
 
     let own = Device::open("wgpu:gl").unwrap();
-    assert_refused(
-        Tensor::from_slice(&own, &[1.0f32], &[1]).unwrap().wgpu_buffer(),
-        &["Tensor::wgpu_buffer: `device`: it is GL's"],
-    );
+    let x = Tensor::from_slice(&own, &[1.0f32], &[1]).unwrap();
+    assert_refused(x.wgpu_buffer(), &["Tensor::wgpu_buffer: `device`: it is GL's"]);
 }
 
 #[test]
@@ -162,10 +157,8 @@ fn foreign_buffers_are_refused() {
     for (usage, offset) in [(SHARED, 0), (BufferUsages::COPY_SRC, 0), (SHARED, 4)] {
         let foreign = other.buffer(usage, &[0; 64]);
         let error = Tensor::<u8>::from_wgpu_buffer(&lent.device, &foreign, offset, &[16], None);
-        assert!(
-            matches!(error, Err(Error::WrongDevice { name: "buffer", .. })),
-            "{usage:?} {offset}: {error:?}"
-        );
+        let is_refused = matches!(error, Err(Error::WrongDevice { name: "buffer", .. }));
+        assert!(is_refused, "{usage:?} {offset}: {error:?}");
     }
     assert_eq!(four.read().unwrap(), [4.0]);
 }

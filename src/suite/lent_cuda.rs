@@ -1,12 +1,10 @@
 //! Tests of the guarantees of `Device::from_cuda` to an application that lends a context.
 
-use std::sync::Arc;
-
 use cudarc::driver::{CudaContext, CudaStream, DevicePtr};
 
-use super::{cpu, data::values};
+use super::*;
 use crate::{
-    Device, DeviceOptions, Error, Tensor, TensorView, assert_err, linalg,
+    TensorView, linalg,
     openings::{On, devices, skip},
 };
 
@@ -96,15 +94,13 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(wrong.unwrap_err().to_string(), "Tensor::from_cuda_slice: `device`: cpu is not a CUDA device");
     let odd = stream.clone_htod(&[1u8, 2, 3]).unwrap();
     assert_err!(Tensor::from_cuda_slice(&device, odd, &[3]), Error::Argument { name: "slice", .. });
-    assert_err!(
-        Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().into_cuda_slice(),
-        Error::Argument { op: "Tensor::into_cuda_slice", name: "device", .. }
-    );
+    let slice = Tensor::from_slice(cpu(), &[1.0f32], &[1]).unwrap().into_cuda_slice();
+    assert_err!(slice, Error::Argument { op: "Tensor::into_cuda_slice", name: "device", .. });
 }
 
 /// Makes a view of `values` in another library's memory, which starts `before` elements after a multiple of 16 bytes.
 #[allow(unsafe_code, reason = "what is tested")]
-fn borrowed<T: crate::Element + cudarc::driver::DeviceRepr>(
+fn borrowed<T: Element + cudarc::driver::DeviceRepr>(
     device: &Device,
     stream: &Arc<CudaStream>,
     values: &[T],

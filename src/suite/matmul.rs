@@ -1,15 +1,7 @@
 //! Tests of products of matrices.
 
-use half::{bf16, f16};
-
-use super::{
-    cpu,
-    data::{Sample, bits, for_each_type, matrix},
-    device_tests, low_groups_per_axis,
-    tolerance::{EXACT, Reference, assert_close, dot, dot_of},
-};
+use super::*;
 use crate::{
-    DType, Device, DeviceOptions, Element, Error, Real, Tensor,
     kernels::matmul::LARGE_TILE,
     linalg::{
         ProductOf, matmul,

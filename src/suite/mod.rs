@@ -1,6 +1,4 @@
-//! Tests of every operation on every device, against the same f64 oracles.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! Tests of every operation on every device, against the same f64 oracles. `use super::*` imports what most files use.
 
 mod bits;
 mod block_sum;
@@ -26,7 +24,6 @@ mod distance_stored;
 mod distance_tiles;
 mod elementwise;
 mod filter;
-mod filter_boxes;
 mod filter_properties;
 mod filter_scipy;
 #[cfg(feature = "zarr")]
@@ -71,9 +68,23 @@ mod timeline;
 mod tolerance;
 mod transpose;
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use half::{bf16, f16};
+
+use data::{Sample, bits, for_each_type, matrix, smallest, values};
+use tolerance::{EXACT, ONE_OPERATION, Reference, assert_close, dot, dot_of};
+
 #[cfg(feature = "wgpu")]
 use crate::openings::application_device;
-use crate::{Device, DeviceOptions, device_tests, openings::cpu};
+use crate::{
+    Backend, Budget, Cancel, ChunkedArray, DType, Device, DeviceOptions, Element, Error, MemoryKind, Real,
+    Result, Run, Status, StoredType, Tensor, assert_err, device_tests,
+    linalg::Matrix,
+    openings::{assert_refused, cpu, least, told},
+};
+
+type Array = Arc<dyn ChunkedArray>;
 
 /// Returns a group of `count` devices, of which the first one is `device` and the others compute on the same hardware.
 fn group_of(device: &Device, count: usize) -> Device {

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::device_tests;
-use crate::{Backend, Device, DeviceKind, DeviceOptions, Error};
+use super::*;
+use crate::DeviceKind;
 
 device_tests! { names_open_what_they_list }
 
@@ -40,10 +40,8 @@ fn unknown_names_list_the_others() {
         assert_eq!(&*wanted, name);
         // The error lists the devices of every backend, each once.
         for backend in ["cpu", "cuda", "wgpu"] {
-            assert!(
-                tried.iter().any(|(name, _)| name.starts_with(backend)),
-                "{name}: no {backend} in {tried:?}"
-            );
+            let is_there = tried.iter().any(|(name, _)| name.starts_with(backend));
+            assert!(is_there, "{name}: no {backend} in {tried:?}");
         }
         let names: HashSet<_> = tried.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), tried.len(), "{name}: {tried:?}");

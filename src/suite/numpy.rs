@@ -1,14 +1,12 @@
 //! Tests against numpy: shapes that broadcast, NaN, infinity and ties, in f32 and f64.
 
-use std::sync::LazyLock;
+use std::{fmt, sync::LazyLock};
 
 use serde_json::Value;
 
-use super::device_tests;
-use crate::{
-    Device, Element, Error, Real, Result, Tensor,
-    array::{Compare, Zip, any, argmax, argmin, clamp, compare, max, mean, min, select, sum, zip},
-};
+use super::elementwise::{COMPARISONS, ZIPS};
+use super::*;
+use crate::array::{Compare, any, argmax, argmin, clamp, compare, max, mean, min, select, sum, zip};
 
 device_tests! { as_numpy }
 
@@ -17,22 +15,10 @@ static CASES: LazyLock<Vec<Value>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../../tests/fixtures/numpy_semantics.json")).unwrap()
 });
 
-const ZIPS: [(&str, Zip); 6] = [
-    ("add", Zip::Add),
-    ("subtract", Zip::Subtract),
-    ("multiply", Zip::Multiply),
-    ("divide", Zip::Divide),
-    ("minimum", Zip::Minimum),
-    ("maximum", Zip::Maximum),
-];
-const COMPARISONS: [(&str, Compare); 6] = [
-    ("less", Compare::Less),
-    ("less_equal", Compare::LessEqual),
-    ("greater", Compare::Greater),
-    ("greater_equal", Compare::GreaterEqual),
-    ("equal", Compare::Equal),
-    ("not_equal", Compare::NotEqual),
-];
+/// Returns the function that has numpy's name here, such as `LessEqual` for `less_equal`.
+fn named<T: fmt::Debug>(functions: impl IntoIterator<Item = T>, name: &str) -> Option<T> {
+    functions.into_iter().find(|function| format!("{function:?}").to_lowercase() == name.replace('_', ""))
+}
 
 /// Returns the shape and the elements of an array.
 fn array(stored: &Value) -> (Vec<u64>, Vec<f64>) {
@@ -54,11 +40,11 @@ fn computed<R: Real>(device: &Device, case: &Value) -> Result<(Vec<u64>, Vec<f64
     };
     let operands: Vec<_> = case["operands"].as_array().unwrap().iter().map(upload).collect();
     let x = &operands[0];
-    if let Some((_, function)) = ZIPS.iter().find(|(name, _)| *name == op) {
-        return Ok(read(&zip(*function, x, &operands[1])?));
+    if let Some(function) = named(ZIPS, op) {
+        return Ok(read(&zip(function, x, &operands[1])?));
     }
-    if let Some((_, comparison)) = COMPARISONS.iter().find(|(name, _)| *name == op) {
-        return Ok(read(&compare(*comparison, x, &operands[1])?));
+    if let Some(comparison) = named(COMPARISONS.map(|(comparison, _)| comparison), op) {
+        return Ok(read(&compare(comparison, x, &operands[1])?));
     }
     let axis = || usize::try_from(case["axis"].as_u64().unwrap()).unwrap();
     Ok(match op {
@@ -83,10 +69,8 @@ fn check<R: Real>(device: &Device, case: &Value) {
         (Ok((shape, found)), Some((expected_shape, expected))) => {
             assert_eq!(shape, expected_shape, "{case}");
             let same = |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan();
-            assert!(
-                found.len() == expected.len() && found.iter().zip(&expected).all(same),
-                "{case}: {found:?}"
-            );
+            assert_eq!(found.len(), expected.len(), "{case}");
+            assert!(found.iter().zip(&expected).all(same), "{case}: {found:?}");
         }
         (Err(error), None) => {
             assert!(matches!(error, Error::Shape { .. } | Error::Argument { .. }), "{case}: {error}");

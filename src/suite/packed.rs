@@ -1,16 +1,9 @@
 //! Tests of products with packed rows, against oracles in whole numbers.
 
-use super::{
-    data::bits,
-    device_tests,
-    packed_case::{Case, assert_magnitudes, codes, one_operand_in_magnitudes},
-    tolerance::assert_close,
-};
+use super::packed_case::{Case, assert_magnitudes, codes, one_operand_in_magnitudes};
+use super::*;
 use crate::{
-    Device, Error, Tensor, assert_err,
     kernels::{cpu::limbs::limbs, packed_adjoint, packed_apply},
-    linalg::Matrix,
-    openings::assert_refused,
     packed::{
         adjoint::{ColumnSums, adjoint_in_tiles, packed_adjoint},
         apply::{PackedRows, apply_in_tiles, packed_apply, packed_weights, weights_in_tiles},
@@ -173,14 +166,8 @@ fn empty(device: &Device) {
         let rows = PackedRows { packed: &packed, range: (0, rows), missing: true };
         let x =
             LimbMatrix::new(device, &Matrix::zeros(entries as usize, 2), 0, 2, row_words(entries)).unwrap();
-        assert!(
-            packed_apply(rows, &table, &x, &x.factors(None).unwrap())
-                .unwrap()
-                .read()
-                .unwrap()
-                .iter()
-                .all(|&y| y == 0.0)
-        );
+        let y = packed_apply(rows, &table, &x, &x.factors(None).unwrap()).unwrap();
+        assert!(y.read().unwrap().iter().all(|&y| y == 0.0));
         let weights = packed_weights(rows, &table, &x, &x.factors(Some(&[1.0; 2])).unwrap()).unwrap();
         let mut sums = ColumnSums::zeros(device, entries, 2).unwrap();
         packed_adjoint(rows, &weights, &mut sums).unwrap();

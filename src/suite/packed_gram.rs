@@ -2,15 +2,10 @@
 
 use std::{array, sync::LazyLock};
 
-use super::{
-    data::values,
-    device_tests,
-    packed_case::{codes, upload},
-};
+use super::packed_case::{codes, upload};
+use super::*;
 use crate::{
-    Device, DeviceOptions, Error, Tensor, assert_err,
     kernels::{packed_gather::Recode, packed_pairs::Terms},
-    linalg::Matrix,
     packed::{
         IntegerSums,
         adjoint::{ColumnSums, Weights, packed_adjoint},
@@ -349,8 +344,9 @@ fn grams_are_exact(device: &Device) {
     }
 }
 
+/// The sums of all cases are exact, so every fifth is enough: they have each size, and each choice of the rest.
 fn grams_are_centred(device: &Device) {
-    for (case, name, _, expected) in &*CASES {
+    for (case, name, _, expected) in CASES.iter().step_by(5) {
         let (columns, centred) = (case.columns, case.options.centred);
         let gram = case.gram(device, &[0]).finish().unwrap();
         let largest = expected.iter().fold(1.0, |largest: f64, x| largest.max(x.abs()));

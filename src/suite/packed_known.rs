@@ -1,12 +1,9 @@
 //! Tests of sums over the rows in which two columns are both known and some code is missing.
 
-use super::{data::values, device_tests, packed_case::upload};
-use crate::{
-    Device, Tensor,
-    packed::{
-        known_pairs::{KnownPairs, KnownRow},
-        row_words,
-    },
+use super::{packed_case::upload, *};
+use crate::packed::{
+    known_pairs::{KnownPairs, KnownRow},
+    row_words,
 };
 
 device_tests! {

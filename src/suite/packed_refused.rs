@@ -1,9 +1,8 @@
 //! Tests of arguments that sums and products over packed rows refuse.
 
-use super::device_tests;
+use super::*;
 use crate::{
-    Device, Error, Result, Run, Status, Tensor,
-    linalg::{BlockSum, Matrix, Pass, SignRule, gram_svd},
+    linalg::{BlockSum, Pass, SignRule, gram_svd},
     packed::{
         Entries, Gram, GramOptions, KnownPairs, KnownRow, PackedMatrix, PackedProduct, PackedRows, Panel,
         RowScale, Weight, WeightedSums, packed_uniform, recode, row_words,
@@ -134,10 +133,8 @@ fn panels_of_the_host(device: &Device) {
     let panel = |rows, entries| Panel { rows, entries, missing: false };
     let packed = |rows: std::ops::Range<u64>, word: u32| {
         let words = vec![word; 4 * (rows.end - rows.start) as usize];
-        panel(
-            rows.clone(),
-            Entries::Packed(Tensor::from_slice(device, &words, &[rows.end - rows.start, 4]).unwrap()),
-        )
+        let words = Tensor::from_slice(device, &words, &[rows.end - rows.start, 4]).unwrap();
+        panel(rows, Entries::Packed(words))
     };
     let mut matrix = PackedMatrix::in_panels(device, 5, Some(0));
     assert!(is_shape(matrix.keep(panel(0..3, packed(0..2, 1).entries))));

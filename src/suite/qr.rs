@@ -2,24 +2,15 @@
 
 use faer::{Mat, MatRef};
 
-use super::{data::smallest, device_tests, spectrum::*};
-use crate::{
-    Device, Error, Real, Tensor, assert_err,
-    linalg::{Matrix, host, qr},
-};
+use super::{spectrum::*, *};
+use crate::linalg::{host, qr};
 
-device_tests!(
-    sizes,
-    structured_dependence,
-    columns_of_any_scale,
-    bad_values_are_named,
-    bad_shapes_are_named,
+device_tests! {
+    sizes, structured_dependence, columns_of_any_scale, bad_values_are_named, bad_shapes_are_named,
     two_runs_are_equal;
     ;
-    any_condition_number,
-    constant_columns,
-    dependent_columns,
-);
+    any_condition_number, constant_columns, dependent_columns,
+}
 
 /// Checks that Q is orthonormal, R is upper triangular with a diagonal >= 0, and each column of x - Q R is small relative to x's; in f64 too, if the
 /// device has it.
@@ -43,10 +34,8 @@ fn check_in<R: Real>(name: &str, dev: &Device, x: MatRef<'_, f64>) -> Mat<f64> {
     let least = if R::DTYPE.is_wide() { 0.0 } else { smallest(dev) * (x.nrows() as f64).sqrt() };
     for j in 0..x.ncols() {
         let (error, length) = ((product.col(j) - x.col(j)).norm_l2(), x.col(j).norm_l2());
-        assert!(
-            error <= bound * length + least,
-            "{name}: column {j} of length {length:.1e} is off by {error:.1e}"
-        );
+        let is_near = error <= bound * length + least;
+        assert!(is_near, "{name}: column {j} of length {length:.1e} is off by {error:.1e}");
     }
     r.to_owned()
 }

@@ -2,12 +2,8 @@
 
 use std::f64::consts::TAU;
 
-use super::{
-    device_tests,
-    tolerance::{Reference, assert_close},
-};
+use super::*;
 use crate::{
-    Device, Error,
     kernels::{WG, random::normal_pair},
     random::{normal, philox, random_words, uniform},
 };
@@ -21,20 +17,9 @@ device_tests! {
 const OF_RADIUS: f64 = 1e-6;
 
 /// Lengths around a block, a workgroup, and the launches of a small device.
-const LENGTHS: [u64; 12] = [
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    4 * WG as u64 - 1,
-    4 * WG as u64,
-    4 * WG as u64 + 1,
-    4 * WG as u64 + 6,
-    (16 << 10) + 1,
-    3 * (16 << 10) + 7,
-];
+const LENGTHS: [u64; 12] = [0, 1, 2, 3, 4, 5, GROUP - 1, GROUP, GROUP + 1, GROUP + 6, 16_385, 49_159];
+/// The words that a workgroup makes.
+const GROUP: u64 = 4 * WG as u64;
 
 fn oracle(seed: u64, first: u64, len: u64) -> Vec<u32> {
     let key = [seed as u32, (seed >> 32) as u32];
@@ -68,11 +53,8 @@ fn check(device: &Device, seed: u64, first: u64, len: u64) {
     let words = random_words(device, seed, first, len).unwrap().read().unwrap();
     let expected = oracle(seed, first, len);
     let wrong = words.iter().zip(&expected).position(|(word, expected)| word != expected);
-    assert_eq!(
-        (wrong, words.len() as u64),
-        (None, len),
-        "seed {seed:#x}, first block {first:#x}, {len} words"
-    );
+    let what = format!("seed {seed:#x}, first block {first:#x}, {len} words");
+    assert_eq!((wrong, words.len() as u64), (None, len), "{what}");
 }
 
 fn words_are_philox(device: &Device) {

@@ -1,35 +1,24 @@
 //! Tests of randomized decomposition over maps: passes, stopping, restarts, signs and every error.
 
-use std::{cell::Cell, sync::Arc};
+use std::cell::Cell;
 
 use faer::Mat;
 
-use super::{device_tests, spectrum::*};
+use super::{spectrum::*, *};
 use crate::{
-    Budget, Device, Error, MemoryKind, Result, Run, Tensor, assert_err,
-    linalg::{LinearMap, Matrix, Pass, RightSvd, RowSink, Stop, SvdOptions, host, randomized_svd},
-    openings::{assert_refused, least, told},
+    linalg::{LinearMap, Pass, RightSvd, RowSink, Stop, SvdOptions, host, randomized_svd},
     random::gaussian,
     store::MemoryArray,
     stream::StoredMatrix,
 };
 
-device_tests!(
-    narrow_elements,
-    edge_shapes,
-    bad_arguments_are_named,
-    bad_products_are_named,
-    cancelled_between_blocks,
+device_tests! {
+    narrow_elements, edge_shapes, bad_arguments_are_named, bad_products_are_named, cancelled_between_blocks,
     progress_counts_up;
-    past_the_rank,
-    least_memory_of_a_stored_matrix,
-    wide_types;
-    power_iterations_count_passes,
-    seeds_agree_and_runs_are_equal,
-    restarts_reach_the_same,
-    values_vectors_and_residuals,
-    flat_spectrum_takes_passes,
-);
+    past_the_rank, least_memory_of_a_stored_matrix, wide_types;
+    power_iterations_count_passes, seeds_agree_and_runs_are_equal, restarts_reach_the_same,
+    values_vectors_and_residuals, flat_spectrum_takes_passes,
+}
 
 fn solve(map: &dyn LinearMap, k: usize, options: &SvdOptions) -> RightSvd {
     randomized_svd(map, k, options, &Run::default()).unwrap()
@@ -227,7 +216,7 @@ fn bad_arguments_are_named(dev: &Device) {
     let flat = Tensor::<f32>::zeros(dev, &[8]).unwrap();
     assert_err!(randomized_svd(&flat, 1, &SvdOptions::default(), &Run::default()), Error::Shape { .. });
     let run = Run::default();
-    let pass = Pass::new(&run, crate::Status::new(0, 1, 20));
+    let pass = Pass::new(&run, Status::new(0, 1, 20));
     assert!(matches!(x.apply_normal(&Matrix::zeros(5, 2), &pass), Err(Error::Shape { .. })));
     assert!(matches!(x.apply(&Matrix::zeros(5, 2), &pass, &mut |_, _| Ok(())), Err(Error::Shape { .. })));
 }
@@ -261,10 +250,8 @@ fn bad_products_are_named(dev: &Device) {
         product.data_mut()[3] = f64::NAN;
         product
     });
-    assert!(
-        matches!(&nan, Error::Argument { name: "map", why, .. } if why.contains("1 of the 600")),
-        "{nan}"
-    );
+    let is_named = matches!(&nan, Error::Argument { name: "map", why, .. } if why.contains("1 of the 600"));
+    assert!(is_named, "{nan}");
     assert!(matches!(fails(|_| Matrix::zeros(2, 2)), Error::Shape { .. }));
     let large = upload::<f32>(dev, Mat::from_fn(30, 8, |_, _| 1e25).as_ref());
     assert_refused(randomized_svd(&large, 2, &SvdOptions::default(), &Run::default()), &["overflow"]);

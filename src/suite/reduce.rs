@@ -1,15 +1,7 @@
 //! Tests of sums by row and by column.
 
-use half::{bf16, f16};
-
-use super::{
-    alone,
-    data::{Sample, for_each_type, matrix, values},
-    device_tests,
-    tolerance::{Reference, assert_close, dot_of},
-};
+use super::*;
 use crate::{
-    DType, Device, Element, Error, Tensor,
     kernels::reduce::BLOCK,
     linalg::{Stats, column_stats, pending_column_stats, pending_row_stats, row_stats},
 };
@@ -79,7 +71,7 @@ fn every_type(device: &Device) {
 
 fn sizes_around_the_blocks(device: &Device) {
     for n in [1, 63, 64, 65, 1023, 1024, 1025, 2051] {
-        for lines in [1, 2, 15] {
+        for lines in [1, 15] {
             for (rows, cols) in [(lines, n), (n, lines)] {
                 check_both::<f32>(device, rows, cols);
                 check_both::<i8>(device, rows, cols);
@@ -107,10 +99,8 @@ fn nan_and_infinity_are_bad(device: &Device) {
     }
     with(device, [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::from_bits(0x7f80_0001)]);
     with(device, [f16::NAN, -f16::NAN, f16::INFINITY, f16::NEG_INFINITY, f16::from_bits(0x7c01)]);
-    with(
-        device,
-        [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::from_bits(0x7ff0_0000_0000_0001)],
-    );
+    let signalling = f64::from_bits(0x7ff0_0000_0000_0001);
+    with(device, [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, signalling]);
     with(device, [bf16::NAN, -bf16::NAN, bf16::INFINITY, bf16::NEG_INFINITY, bf16::from_bits(0x7f81)]);
 }
 
@@ -152,10 +142,8 @@ fn f64_stays_f64(device: &Device) {
     let x = Tensor::from_slice(device, &x, &[rows, cols]).unwrap();
     let columns = column_stats(&x).unwrap();
     assert!((columns[0].sum - 1e-10).abs() < 1e-15, "{}", columns[0].sum);
-    assert_eq!(
-        (columns[1].sum, columns[1].count, columns[3].bad, columns[256].count),
-        (2e300, rows, 1, rows)
-    );
+    assert_eq!((columns[1].sum, columns[1].count), (2e300, rows));
+    assert_eq!((columns[3].bad, columns[256].count), (1, rows));
     let found = row_stats(&x).unwrap();
     assert_eq!((found[0].sum, found[0].bad, found[299].count), (1e300, 1, cols));
     let known = pending_column_stats(&x, true).unwrap().wait().unwrap();
@@ -235,7 +223,7 @@ fn wrong_shape(device: &Device) {
 #[test]
 fn threads_change_no_bit() {
     let run = |threads| {
-        let options = crate::DeviceOptions { threads: Some(threads), ..Default::default() };
+        let options = DeviceOptions { threads: Some(threads), ..Default::default() };
         let device = Device::open_with("cpu", &options).unwrap();
         let ((_, x), (_, wide)) =
             (matrix::<f32>(&device, 29, 3000, 40), matrix::<f64>(&device, 29, 3000, 40));

@@ -1,14 +1,7 @@
 //! Tests of centring and scaling rows.
 
-use half::{bf16, f16};
-
-use super::{
-    cpu,
-    data::{Sample, bits, for_each_type, matrix},
-    device_tests, low_groups_per_axis,
-    tolerance::{ONE_OPERATION, Reference, assert_close},
-};
-use crate::{Device, Error, InF32, Tensor, linalg::standardize::standardize};
+use super::*;
+use crate::{InF32, linalg::standardize::standardize};
 
 device_tests! {
     every_type, sizes_around_the_groups, missing_is_filled, negative_is_a_number, dosages_agree_with_cpu,

@@ -2,29 +2,15 @@
 
 use faer::Mat;
 
-use super::{alone, device_tests, spectrum::*};
-use crate::{
-    Device, Error, Real, Run, Tensor, assert_err,
-    linalg::{SignRule, Stop, SvdOptions, TruncatedSvd, gram::gram, host, svd, truncated_svd},
-    openings::assert_refused,
-};
+use super::{spectrum::*, *};
+use crate::linalg::{SignRule, Stop, SvdOptions, TruncatedSvd, gram::gram, host, svd, truncated_svd};
 
-device_tests!(
-    sizes,
-    truncated_sizes,
-    signs,
-    bad_values_are_named;
-    waits_and_downloads_of_any_height,
-    any_condition_number;
-    truncated_any_condition_number,
-    truncated_small_values,
-    any_scale,
-    truncated_to_the_last_digit,
-    constant_matrix,
-    truncated_rank_deficient,
-    rank_deficient,
-    two_runs_are_equal,
-);
+device_tests! {
+    sizes, truncated_sizes, signs, bad_values_are_named;
+    waits_and_downloads_of_any_height, any_condition_number;
+    truncated_any_condition_number, truncated_small_values, any_scale, truncated_to_the_last_digit, constant_matrix,
+    truncated_rank_deficient, rank_deficient, two_runs_are_equal,
+}
 
 /// Returns ‖a - U diag(s) Vᵀ‖ in the Frobenius norm.
 fn distance(a: &Mat<f64>, u: &Mat<f64>, s: &[f64], v: &Mat<f64>) -> f64 {
@@ -154,11 +140,8 @@ fn truncated_small_values(dev: &Device) {
             let options = SvdOptions { stop, ..SvdOptions::default() };
             let found = check_truncated(&name, dev, a, &spectrum, 20, &options);
             assert!(found.passes > 1, "{name}: exact");
-            assert!(
-                found.is_converged() || stop == Stop::PowerIterations(0),
-                "{name}: {:?}",
-                found.residuals
-            );
+            let is_done = found.is_converged() || stop == Stop::PowerIterations(0);
+            assert!(is_done, "{name}: {:?}", found.residuals);
         }
     }
 }
@@ -183,13 +166,8 @@ fn truncated_sizes(dev: &Device) {
             check_truncated(&format!("({m}, {n})"), dev, a, &spectrum, k, &SvdOptions::default());
         }
     }
-    let found = truncated_svd(
-        &Tensor::<f32>::zeros(dev, &[0, 4]).unwrap(),
-        0,
-        &SvdOptions::default(),
-        &Run::default(),
-    )
-    .unwrap();
+    let none = Tensor::<f32>::zeros(dev, &[0, 4]).unwrap();
+    let found = truncated_svd(&none, 0, &SvdOptions::default(), &Run::default()).unwrap();
     assert_eq!((found.u.shape(), found.v.shape()), (&[0, 0][..], &[4, 0][..]));
 }
 

@@ -1,33 +1,24 @@
 //! Tests of the decomposition of stored matrices: against faer's of the same matrix, centred and scaled in f64.
 
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 use faer::{Mat, Scale};
-use half::f16;
 
-use super::{device_tests, spectrum::distance_from_orthonormal};
+use super::{spectrum::distance_from_orthonormal, *};
 use crate::{
-    Cancel, ChunkedArray, Device, Error, Run, assert_err,
-    linalg::{Matrix, SignRule, Stop, SvdOptions, host},
-    openings::{assert_refused, least, within},
+    linalg::{SignRule, Stop, SvdOptions, host},
+    openings::within,
     random::gaussian,
     store::{MemoryArray, Storable},
     stream::{Center, StoredSvd, StoredSvdOptions, SvdMethod, SvdRoute, svd_stored},
 };
 
-device_tests!(
-    missing_elements,
-    bad_arguments_are_named;
-    tiny_and_huge,
-    powers_of_two_change_no_bit,
-    memory_and_chunks_change_no_bit,
-    least_memory,
-    explained_variance,
+device_tests! {
+    missing_elements, bad_arguments_are_named;
+    tiny_and_huge, powers_of_two_change_no_bit, memory_and_chunks_change_no_bit, least_memory, explained_variance,
     signs_follow_their_rules;
-    centred_and_scaled_far_from_zero,
-    every_type,
-    edge_shapes,
-);
+    centred_and_scaled_far_from_zero, every_type, edge_shapes,
+}
 
 const CENTERS: [Center; 4] = [Center::None, Center::Columns, Center::Rows, Center::Both];
 
@@ -46,12 +37,12 @@ fn values([m, n]: [usize; 2], offset: f64, size: f64) -> Vec<f64> {
 }
 
 /// Returns two arrays in chunks that fit no block, appended along their rows.
-fn arrays<T: Storable>(values: &[T], [m, n]: [usize; 2]) -> Vec<Arc<dyn ChunkedArray>> {
+fn arrays<T: Storable>(values: &[T], [m, n]: [usize; 2]) -> Vec<Array> {
     let cut = |rows: Range<usize>| {
         let shape = [(rows.end - rows.start) as u64, n as u64];
         let array =
             MemoryArray::new(format!("{rows:?}"), &values[rows.start * n..rows.end * n], &shape, &[37, 23]);
-        Arc::new(array.unwrap()) as Arc<dyn ChunkedArray>
+        Arc::new(array.unwrap()) as Array
     };
     vec![cut(0..m / 3), cut(m / 3..m)]
 }
@@ -130,7 +121,7 @@ fn check(name: &str, a: &Mat<f64>, svd: &StoredSvd, close: f64) {
 /// Returns decompositions by the iteration, exactly, and exactly with the least memory, which takes the Gram matrix.
 fn by_all(
     name: &str,
-    arrays: &[Arc<dyn ChunkedArray>],
+    arrays: &[Array],
     k: usize,
     options: &StoredSvdOptions,
     dev: &Device,
@@ -175,7 +166,7 @@ fn centred_and_scaled_far_from_zero(dev: &Device) {
 
 fn every_type(dev: &Device) {
     let shape = [130, 30];
-    let check_type = |name: &str, exact: &[f64], arrays: &[Arc<dyn ChunkedArray>], is_wide: bool| {
+    let check_type = |name: &str, exact: &[f64], arrays: &[Array], is_wide: bool| {
         let options = options().center(Center::Columns);
         let a = standardized(exact, shape, &options);
         for (narrow, method) in
@@ -250,13 +241,8 @@ fn edge_shapes(dev: &Device) {
             let options = options().center(center);
             let a = standardized(&exact, shape, &options);
             for method in [SvdMethod::Auto, SvdMethod::Exact, SvdMethod::Randomized] {
-                let svd = svd_stored(
-                    arrays(&stored, shape),
-                    m.min(n),
-                    &options.method(method),
-                    dev,
-                    &Run::default(),
-                );
+                let options = options.method(method);
+                let svd = svd_stored(arrays(&stored, shape), m.min(n), &options, dev, &Run::default());
                 let name = format!("{shape:?} {center:?} {method:?}");
                 check(&name, &a, &svd.unwrap_or_else(|error| panic!("{name}: {error}")), 2e-3);
             }
@@ -265,14 +251,8 @@ fn edge_shapes(dev: &Device) {
     for shape in [[0, 0], [0, 5], [5, 0], [4, 4]] {
         for method in [SvdMethod::Auto, SvdMethod::Exact, SvdMethod::Randomized] {
             let options = options().method(method).center(Center::Both);
-            let svd = svd_stored(
-                arrays(&vec![1f32; shape[0] * shape[1]], shape),
-                0,
-                &options,
-                dev,
-                &Run::default(),
-            )
-            .unwrap();
+            let ones = arrays(&vec![1f32; shape[0] * shape[1]], shape);
+            let svd = svd_stored(ones, 0, &options, dev, &Run::default()).unwrap();
             assert!(svd.s.is_empty() && svd.shares().is_empty());
             vectors(&svd);
         }
@@ -289,7 +269,7 @@ fn edge_shapes(dev: &Device) {
 fn memory_and_chunks_change_no_bit(dev: &Device) {
     let shape = [2100, 60];
     let stored: Vec<f32> = values(shape, 1e3, 1.0).into_iter().map(|x| x as f32).collect();
-    let array = |chunk: &[u64]| -> Vec<Arc<dyn ChunkedArray>> {
+    let array = |chunk: &[u64]| -> Vec<Array> {
         vec![Arc::new(MemoryArray::new("a", &stored, &[2100, 60], chunk).unwrap())]
     };
     let svd = SvdOptions::default().stop(Stop::PowerIterations(1)).oversamples(2);
@@ -391,10 +371,8 @@ fn missing_elements(dev: &Device) {
         assert_eq!(svd.missing, 3);
     }
     (0..m).for_each(|i| stored[i * n + 4] = f32::NAN);
-    assert_refused(
-        solve(&stored, &options().missing_mean(true)),
-        &["all elements of column 4 are NaN or missing"],
-    );
+    let no_mean = solve(&stored, &options().missing_mean(true));
+    assert_refused(no_mean, &["all elements of column 4 are NaN or missing"]);
     stored[50 * n + 2] = f32::INFINITY;
     assert_refused(solve(&stored, &options()), &["30..90", "chunk [0, 0]", "row 50, element 2", "inf"]);
     stored[0] = f32::NEG_INFINITY;
@@ -412,7 +390,7 @@ fn bad_arguments_are_named(dev: &Device) {
     assert_refused(solve(2, &options().method(SvdMethod::Randomized).svd(stop)), &["`stop`"]);
     let solve = |arrays| svd_stored(arrays, 1, &options().narrow(true), dev, &Run::default());
     assert_refused(solve(Vec::new()), &["`arrays`: none given"]);
-    let array = |shape: &[u64], x: f64| -> Arc<dyn ChunkedArray> {
+    let array = |shape: &[u64], x: f64| -> Array {
         let values = vec![x; shape.iter().product::<u64>() as usize];
         Arc::new(MemoryArray::new("a", &values, shape, shape).unwrap())
     };

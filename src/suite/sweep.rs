@@ -2,23 +2,15 @@
 
 use std::{
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-use super::{
-    data::values,
-    device_tests,
-    filter_stored::{CHUNK, SHAPE, TILE, read, stored, within},
-};
+use super::filter_stored::{CHUNK, SHAPE, TILE, read, stored, within};
+use super::*;
 use crate::{
-    ChunkedArray, Device, Error, Needs, Result, Run, StoredType, Tensor,
+    Needs,
     array::{Zip, zip},
-    assert_err,
-    openings::{assert_refused, least},
-    store::{ArraySpec, ArrayWriter, Folder, NpyArray, NpyWriter, Storable},
+    store::{ArraySpec, ArrayWriter, NpyArray, NpyWriter, Storable},
     stream::{AsStored, Beyond, BoxOperation, Fold, Place, Sweep},
 };
 
@@ -99,9 +91,7 @@ fn elements() -> (Vec<i16>, Vec<f32>) {
 }
 
 fn writer(folder: &std::path::Path) -> Result<ArrayWriter> {
-    let mut spec = ArraySpec::new(StoredType::F32, &SHAPE, &TILE);
-    spec.job = Some("neighbors".to_owned());
-    ArrayWriter::resume(Arc::new(Folder::new(folder)), "blurred", spec)
+    filter_stored::writer(folder, ArraySpec::new(StoredType::F32, &SHAPE, &TILE), "neighbors")
 }
 
 fn mapped(device: &Device) {
@@ -192,7 +182,7 @@ fn folded(device: &Device) {
 fn refused(device: &Device) {
     let run = Run::default();
     let folder = tempfile::tempdir().unwrap();
-    let map = |array: &Arc<dyn ChunkedArray>, dtype, shape: &[u64]| {
+    let map = |array: &Array, dtype, shape: &[u64]| {
         let writer = NpyWriter::create(folder.path().join("x.npy"), dtype, shape).unwrap();
         Sweep::new(array, device, &run).map(&Neighbors::plain(), writer).unwrap_err().to_string()
     };
@@ -324,7 +314,7 @@ fn types(device: &Device) {
     let special = [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -0.5];
     let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
     assert_eq!(bits(same(device, &special).unwrap())[..2], special.map(f32::to_bits)[..2]);
-    let halves = same(device, &special.map(half::f16::from_f32)).unwrap();
+    let halves = same(device, &special.map(f16::from_f32)).unwrap();
     assert!(halves[2].is_nan() && halves[..2] == special[..2] && halves[3] == -0.5, "{halves:?}");
     assert_eq!(same(device, &[1i64 << 24, -3]).unwrap(), [16_777_216.0, -3.0]);
     assert!(same(device, &[0.5f64]).is_err() && same(device, &[(1u64 << 24) + 1]).is_err());

@@ -1,19 +1,14 @@
 //! Tests of transposing.
 
-use super::device_tests;
-use crate::{Device, Element, Error, Tensor, assert_err, linalg::transpose};
+use super::*;
+use crate::linalg::transpose;
 
 device_tests! {
     sizes_around_the_tiles, every_bit_is_kept, rows_of_a_tensor, empty, wrong_shapes;
     past_the_largest_grid, row_beyond_a_binding,
 }
 
-fn check(device: &Device, rows: u64, cols: u64) {
-    check_of(device, rows, cols, |i| i as f32);
-    check_of(device, rows, cols, |i| i as f64 + 1e-9);
-}
-
-fn check_of<T: Element>(device: &Device, rows: u64, cols: u64, of: impl Fn(u64) -> T) {
+fn check<T: Element>(device: &Device, rows: u64, cols: u64, of: impl Fn(u64) -> T) {
     let x: Vec<T> = (0..rows * cols).map(of).collect();
     let found = transpose(&Tensor::from_slice(device, &x, &[rows, cols]).unwrap()).unwrap();
     assert_eq!(found.shape(), [cols, rows]);
@@ -26,7 +21,8 @@ fn check_of<T: Element>(device: &Device, rows: u64, cols: u64, of: impl Fn(u64) 
 fn sizes_around_the_tiles(device: &Device) {
     for rows in [1, 2, 31, 32, 33, 65] {
         for cols in [1, 7, 31, 32, 33, 64, 100] {
-            check(device, rows, cols);
+            check(device, rows, cols, |i| i as f32);
+            check(device, rows, cols, |i| i as f64 + 1e-9);
         }
     }
 }
@@ -34,7 +30,7 @@ fn sizes_around_the_tiles(device: &Device) {
 /// Each launch takes some of the rows, or some of the columns.
 fn past_the_largest_grid(device: &Device) {
     for (rows, cols) in [(5, 12_000), (12_000, 5), (9000, 33), (700, 800)] {
-        check_of(device, rows, cols, |i| i as f32);
+        check(device, rows, cols, |i| i as f32);
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     marker::PhantomData,
     ops::{Deref, DerefMut},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
     thread,
 };
@@ -14,8 +14,9 @@ use super::Tensor;
 use crate::{
     Element, Error, Result,
     device::POISON,
-    driver::{Download, HostLines},
+    driver::{CpuBytes, Download},
     timeline::{Span, Stage, Timeline},
+    waiting::lock,
 };
 
 /// A tensor's elements on the host, in C order, as [`Tensor::into_values`] returns them. Dereferences to a slice, like a [`Vec`].
@@ -24,7 +25,7 @@ pub struct HostValues<T>(pub(super) Values<T>);
 pub(super) enum Values<T> {
     Owned(Vec<T>),
     /// The first bytes of memory that belonged to the cpu device.
-    Lines(HostLines, usize),
+    Lines(CpuBytes, usize),
 }
 
 impl<T: Element> Deref for HostValues<T> {
@@ -62,10 +63,7 @@ pub(crate) enum Sent<T: Element> {
 }
 
 impl<T: Element> Sent<T> {
-    /// Waits for the elements and returns them in C order.
-    ///
-    /// # Errors
-    /// As [`Tensor::read`].
+    /// Waits for the elements and returns them in C order. Fails as [`Tensor::read`].
     pub(crate) fn wait(self) -> Result<HostValues<T>> {
         match self {
             Self::Here(tensor) => tensor.into_values(),
@@ -127,7 +125,7 @@ impl<T: Element> Future for Arrival<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let arrival = &mut *self;
-        let mut shared = arrival.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&arrival.shared);
         if let Some(result) = shared.result.take() {
             return Poll::Ready(result);
         }
@@ -140,7 +138,7 @@ impl<T: Element> Future for Arrival<T> {
         let shared = Arc::clone(&arrival.shared);
         let waiting = thread::Builder::new().name("teatime-wait".into()).spawn(move || {
             let result = pending.take(Download::wait_aside);
-            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shared = lock(&shared);
             shared.result = Some(result);
             let waker = shared.waker.take();
             drop(shared);

@@ -16,7 +16,7 @@ use std::{
     io::Write,
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, ThreadId},
@@ -25,7 +25,7 @@ use std::{
 
 pub use self::page::About;
 pub(crate) use self::stage::Stage;
-use crate::{Result, files::write_whole};
+use crate::{Result, files::write_whole, locked::locked};
 
 /// The number of events that a [`Timeline`] holds by default, in at most 32 MB.
 const EVENTS: usize = 1_000_000;
@@ -101,6 +101,7 @@ struct Label {
     name: Box<str>,
 }
 
+#[derive(Default)]
 struct Ring {
     most: usize,
     events: VecDeque<Event>,
@@ -179,24 +180,14 @@ impl Default for Timeline {
 impl Timeline {
     /// Creates a timeline that keeps the newest `events` events, at least one.
     pub fn new(events: usize) -> Self {
-        let ring = Ring {
-            most: events.max(1),
-            events: VecDeque::new(),
-            dropped: 0,
-            labels: Vec::new(),
-            named: Default::default(),
-            lanes: Vec::new(),
-            threads: HashMap::new(),
-            named_lanes: HashMap::new(),
-            grids: HashMap::new(),
-        };
+        let ring = Ring { most: events.max(1), ..Ring::default() };
         let (began, began_at, has_ended) = (Instant::now(), SystemTime::now(), AtomicBool::new(false));
         Self(Arc::new(Inner { began, began_at, has_ended, ring: Mutex::new(ring) }))
     }
 
     /// Returns the number of events that are kept, and the number of older ones that were dropped.
     pub fn events(&self) -> (u64, u64) {
-        let ring = self.lock();
+        let ring = locked(&self.0.ring);
         (ring.events.len() as u64, ring.dropped)
     }
 
@@ -241,10 +232,6 @@ impl Timeline {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.0.ring.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, stage: Stage, name: &str, began: Instant, took: Duration, moved: (u64, u32)) {
         self.add_to(None, stage, name, (began, took), moved);
     }
@@ -264,7 +251,7 @@ impl Timeline {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let start = nanoseconds(began.saturating_duration_since(self.0.began));
         let took = nanoseconds(took);
-        let mut ring = self.lock();
+        let mut ring = locked(&self.0.ring);
         let (label, lane) = (ring.label(stage, name), ring.lane(queue));
         ring.push(Event { start, took, bytes, item, label, lane });
     }
@@ -285,7 +272,7 @@ impl Timeline {
 
     /// Notes an array's number of chunks along each axis, by which the trace gives the indices of chunks.
     pub(crate) fn grid(&self, array: &str, grid: impl Iterator<Item = u64>) {
-        self.lock().grids.insert(array.into(), grid.collect());
+        locked(&self.0.ring).grids.insert(array.into(), grid.collect());
     }
 }
 
@@ -337,13 +324,11 @@ impl<'a> Span<'a> {
         Self { open, stage, name, bytes: 0, item: NO_ITEM }
     }
 
-    /// Returns the span with this number of bytes.
     pub(crate) fn bytes(mut self, bytes: u64) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// Returns the span with this number of its chunk or block.
     pub(crate) fn item(mut self, item: u64) -> Self {
         self.item = u32::try_from(item).unwrap_or(NO_ITEM);
         self

@@ -28,7 +28,6 @@ const HEIGHT: u64 = 18;
 const COLUMNS: usize = 950;
 const ALL_COLUMNS: usize = 60_000;
 
-/// Returns the page.
 pub(super) fn page(summary: &Summary, about: &About) -> String {
     let title = if about.title.is_empty() { "teatime" } else { &about.title };
     let events: usize = summary.lanes.iter().map(|lane| lane.events.len()).sum();
@@ -104,7 +103,6 @@ const fn class(stage: Stage) -> &'static str {
     }
 }
 
-/// Formats nanoseconds.
 fn time(nanoseconds: u64) -> String {
     let seconds = nanoseconds as f64 / 1e9;
     match nanoseconds {
@@ -114,7 +112,6 @@ fn time(nanoseconds: u64) -> String {
     }
 }
 
-/// Formats a number of bytes.
 fn size(bytes: u64) -> String {
     let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(size, _)| bytes >= *size) {

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{Event, Label, Lane, Ring, Stage, Timeline};
-use crate::extent::index_at;
+use crate::{extent::index_at, locked::locked};
 
 /// A copy of a timeline's events, by lane.
+#[derive(Default)]
 pub(super) struct Summary {
     pub(super) labels: Vec<Label>,
     /// The phases, and a lane for each thread and each queue; threads that ran one after another under one name share a lane.
@@ -48,21 +49,13 @@ pub(super) struct Total {
 impl Timeline {
     pub(super) fn summary(&self) -> Summary {
         let (labels, events, names, dropped, grids) = {
-            let Ring { labels, events, lanes, dropped, grids, .. } = &*self.lock();
+            let Ring { labels, events, lanes, dropped, grids, .. } = &*locked(&self.0.ring);
             (labels.clone(), Vec::from_iter(events.iter().copied()), lanes.clone(), *dropped, grids.clone())
         };
         let (start, end) =
             (events.iter().map(|e| e.start).min(), events.iter().map(|e| e.start + e.took).max());
-        let mut summary = Summary {
-            labels,
-            phases: Vec::new(),
-            lanes: Vec::new(),
-            held: Vec::new(),
-            within: start.unwrap_or(0)..end.unwrap_or(0),
-            dropped,
-            began_at: self.began_at_micros(),
-            grids,
-        };
+        let (within, began_at) = (start.unwrap_or(0)..end.unwrap_or(0), self.began_at_micros());
+        let mut summary = Summary { labels, within, dropped, began_at, grids, ..Summary::default() };
         let (mut threads, mut held) = (vec![Vec::new(); names.len()], BTreeMap::<u16, Vec<_>>::new());
         for event in events {
             match summary.labels[usize::from(event.label)].stage {

@@ -295,12 +295,8 @@ fn parts_of_tensors() {
             let args = args.map(Result::unwrap);
             device.launch(&SUM, ONE, Grid::tiles(n.div_ceil(32), 1, 0), &args, &n).unwrap();
             let fewer = device.launch(&SUM, ONE, Grid::tiles(1, 1, 0), &args, &(n + 1));
-            assert!(
-                fewer
-                    .unwrap_err()
-                    .to_string()
-                    .ends_with(&format!("has {n} elements, and these parameters need {}", n + 1))
-            );
+            let expected = format!("has {n} elements, and these parameters need {}", n + 1);
+            assert!(fewer.unwrap_err().to_string().ends_with(&expected));
         }
         assert!(out.read().unwrap().into_iter().eq((0..LEN).map(|i| i + i % 256)));
         let refused = |part| x.as_read().part(part).unwrap_err().to_string();

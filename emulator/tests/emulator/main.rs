@@ -112,22 +112,9 @@ impl Context {
     ) -> CUresult {
         let mut places: Vec<*mut c_void> =
             arguments.iter().map(|argument| argument.as_ptr().cast_mut().cast()).collect();
+        let ([x, y], places, no_extra) = (grid, places.as_mut_ptr(), ptr::null_mut());
         // SAFETY: each test passes as many arguments as its kernel takes, of the same sizes.
-        unsafe {
-            sys::cuLaunchKernel(
-                function,
-                grid[0],
-                grid[1],
-                1,
-                threads,
-                1,
-                1,
-                0,
-                stream,
-                places.as_mut_ptr(),
-                ptr::null_mut(),
-            )
-        }
+        unsafe { sys::cuLaunchKernel(function, x, y, 1, threads, 1, 1, 0, stream, places, no_extra) }
     }
 }
 

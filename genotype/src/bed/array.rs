@@ -36,7 +36,6 @@ pub(super) enum Order {
     Samples,
 }
 
-/// The calls of a .bed as rows of variants.
 #[derive(Debug)]
 pub(super) struct BedArray {
     name: String,

@@ -225,14 +225,12 @@ fn names(path: &Path) -> (PathBuf, PathBuf) {
     (bed, path.to_path_buf())
 }
 
-/// Returns a path with more at its end.
 pub(crate) fn appended(path: &Path, extension: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(extension);
     name.into()
 }
 
-/// Returns the order of the axes, from the third byte of the file.
 fn order(path: &Path, file: &File) -> Result<Order> {
     let mut start = Vec::new();
     file.take(HEADER).read_to_end(&mut start).map_err(|source| Error::io(path.display(), source))?;

@@ -44,9 +44,6 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 }
 
 /// Reads a .fam: returns its samples in order, with repeated names kept. Columns after the sixth are ignored.
-///
-/// # Errors
-/// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that is not a .fam.
 pub(super) fn fam(path: &Path) -> Result<Vec<Sample>> {
     let mut lines = Lines::open(path)?;
     let mut samples = Vec::new();
@@ -69,7 +66,6 @@ pub(super) struct Bim {
     no_position: Option<String>,
 }
 
-/// The contigs of the variants, in order.
 #[derive(Debug, Default)]
 struct Contigs {
     names: Names,
@@ -91,10 +87,6 @@ impl Contigs {
 
 impl Bim {
     /// Reads the file once. Keeps 8 bytes for each [`STEP`] variants, and 16 for each run of variants on one contig.
-    ///
-    /// # Errors
-    /// [`Error::Io`] for a file that cannot be read; [`Error::Store`] with the number of the line for text that
-    /// is not a .bim, and for a negative position, by which PLINK means that the variant is to be left out.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let mut lines = Lines::open(path)?;
         let (mut variants, mut starts, mut contigs) = (0, Vec::new(), Contigs::default());
@@ -124,14 +116,7 @@ impl Bim {
         runs.iter().map(|(number, variants)| (&*names.names[*number as usize], *variants))
     }
 
-    /// Reads the variants in `range`, which is within the file. A1 is the alternate allele, A2 the
-    /// reference, and `0` an unknown allele, as in plink2.
-    ///
-    /// # Errors
-    /// Fails as [`open`](Self::open) does, since the file may have changed; with [`Error::Store`]
-    /// if a position, within the range or not, is not a number.
-    ///
-    /// Without `positions`, no position is read and all are 0.
+    /// Reads the variants in `range`, which is within the file; without `positions`, these are 0.
     pub(super) fn read(&self, range: Range<u64>, positions: bool) -> Result<Vec<Variant>> {
         if let (Some(why), true) = (&self.no_position, positions) {
             return Err(Error::store(self.path.display(), why));
@@ -244,7 +229,6 @@ impl<'a> Lines<'a> {
         Ok(columns)
     }
 
-    /// Makes a message about a position that is not a number.
     fn no_position(&self, text: &str) -> String {
         let start: String = text.chars().take(40).collect();
         format!("line {} has the position {start:?}, which is no number", self.number)

@@ -12,7 +12,7 @@ use super::{
     Cohort, lock,
     plan::{LoadPlan, NeedsBeside},
 };
-use crate::reader::{Reader, Reading};
+use crate::reader::{CountedSink, Reader, Reading};
 
 /// The work that a pass does besides loading: the memory that it takes, its start over no variants, the addition of a panel with the sums of its
 /// rows, and the addition of what another member of a group made of other variants. `add` keeps state only in the result of `start`, since
@@ -24,7 +24,6 @@ pub(crate) struct Each<'a, T> {
     pub(crate) join: &'a Join<'a, T>,
 }
 
-/// A function that adds some rows of a panel, with their sums.
 type AddRows<'a, T> = dyn Fn(&mut T, &Panel, &Range<u64>, &[Stats]) -> Result<()> + Sync + 'a;
 
 /// A function that adds the second to the first.
@@ -38,36 +37,26 @@ pub(super) fn joined<T>(made: Vec<T>, join: &Join<'_, T>) -> Result<T> {
     Ok(first)
 }
 
-/// A function that adds a panel with the sums of its rows.
 type AddPanel<'a, T> = dyn Fn(&mut T, &Reader, &Panel, &[Stats]) -> Result<()> + Sync + 'a;
 
-/// The result that a pass makes of its panels, and the panels that stay.
-pub(super) struct Making<'a, T> {
-    plan: &'a LoadPlan,
-    each: &'a Each<'a, T>,
-    /// It is started at the first panel, while the next panels are read.
-    made: Option<T>,
-    kept: Option<PackedMatrix>,
-}
-
-impl<'a, T> Making<'a, T> {
-    pub(super) fn new(plan: &'a LoadPlan, each: &'a Each<'a, T>) -> Self {
-        Self { plan, each, made: None, kept: plan.place() }
-    }
-
-    pub(super) fn add(&mut self, panel: Panel, stats: &[Stats]) -> Result<()> {
-        let made = match &mut self.made {
-            Some(made) => made,
-            none => none.insert((self.each.start)(&self.plan.reader)?),
-        };
-        (self.each.add)(made, &self.plan.reader, &panel, stats)?;
-        self.kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
-    }
-
-    pub(super) fn finish(mut self) -> Result<(T, Option<PackedMatrix>)> {
-        self.kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
-        let made = self.made.map_or_else(|| (self.each.start)(&self.plan.reader), Ok)?;
-        Ok((made, self.kept))
+impl<T> Each<'_, T> {
+    /// Makes the pass `read`. Also returns what is made of its panels, from the first on while others are read, and the panels that stay.
+    pub(super) fn of_pass<R>(
+        &self,
+        plan: &LoadPlan,
+        read: impl FnOnce(&mut CountedSink<'_>) -> Result<R>,
+    ) -> Result<(R, T, Option<PackedMatrix>)> {
+        let (mut started, mut kept) = (None, plan.place());
+        let read = read(&mut |panel, stats| {
+            let made = match &mut started {
+                Some(made) => made,
+                none => none.insert((self.start)(&plan.reader)?),
+            };
+            (self.add)(made, &plan.reader, &panel, stats)?;
+            kept.as_mut().map_or(Ok(()), |kept| kept.keep(panel))
+        })?;
+        kept.as_mut().map_or(Ok(()), PackedMatrix::complete)?;
+        Ok((read, started.map_or_else(|| (self.start)(&plan.reader), Ok)?, kept))
     }
 }
 

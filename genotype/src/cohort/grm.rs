@@ -34,9 +34,8 @@ use crate::{
 /// Each of these sums takes 8 samples² bytes on the host and 4 on the device; 20 on the host if two bits do not hold a call.
 ///
 /// # Errors
-/// [`Error::Argument`] without samples or variants, for a filter out of range, and if no variant is left that varies;
-/// [`Error::Budget`] with the smallest budget that would do; [`Error::OutOfMemory`] if the device has not even that much,
-/// though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
+/// [`Error::Argument`] without samples or variants, for a filter out of range, and if no variant is left that varies; other
+/// errors as of [`Cohort::load`].
 ///
 /// ```
 /// use std::sync::Arc;

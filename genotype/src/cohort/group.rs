@@ -6,66 +6,57 @@ use teatime::{Device, Error, Needs, Result, packed::PackedMatrix, stream::Stream
 
 use super::{
     Cohort, Sums,
-    each::{Each, Making, joined},
+    each::{Each, joined},
     part::{MAX_PROJECTED, PartRead, ranges_of},
     plan::{LoadPlan, Part, Request, Wanted},
 };
 use crate::{memory::Allowance, options::Method, part::CohortPart, reader::Read, residency::Residency};
 
-/// The result of loading onto a group.
-pub(super) enum Loading<T> {
-    Shared(T, Box<Cohort>),
-    /// The reason why the first device has to load alone.
-    Alone(String),
-}
-
 impl Cohort {
-    /// Loads as [`load_with`](Self::load_with) does, each member of the group some of the variants.
-    ///
-    /// # Errors
-    /// As [`load`](Self::load).
-    pub(super) fn load_onto_members<T: Send>(request: Request<'_>, each: &Each<'_, T>) -> Result<Loading<T>> {
+    /// Loads as [`load_with`](Self::load_with) does, each member some of the variants; or says why the first device has to load alone.
+    pub(super) fn load_onto_members<T: Send>(
+        request: Request<'_>,
+        each: &Each<'_, T>,
+    ) -> Result<Result<(T, Self), String>> {
         let Request { genotypes, device, wanted, run } = request;
         let members = device.members();
         let ranges = Self::part_ranges(genotypes, members.len() as u64);
         if ranges.len() < 2 {
-            return Ok(Loading::Alone("the variants are no more than one block".into()));
+            return Ok(Err("the variants are no more than one block".into()));
         }
         if wanted.matched().is_some() && genotypes.variants() > MAX_PROJECTED {
-            return Ok(Loading::Alone(format!("a projection of more than {MAX_PROJECTED} variants")));
+            return Ok(Err(format!("a projection of more than {MAX_PROJECTED} variants")));
         }
         let group = Device::group(&members[..ranges.len()])?;
         let plan = LoadPlan::new(Request { device: &group, ..request }, None, each.needs)?;
         if !plan.reader.form.is_packed() {
-            return Ok(Loading::Alone("two bits do not hold a genotype".into()));
+            return Ok(Err("two bits do not hold a genotype".into()));
         }
         let settled = plan.settled(wanted);
         let part = |i: usize| Part { rows: ranges[i].clone(), members: Some(ranges.len() as u64) };
         let planned = group.each_member(run, 0, |i, device, run| {
             let request = Request { genotypes, device, wanted: &settled, run };
             let LoadPlan { again, allowance, .. } = LoadPlan::new(request, Some(&part(i)), each.needs)?;
-            Ok((again && allowance.residency == Residency::Store, allowance.reason))
+            Ok((again && allowance.residency == Residency::Store).then_some(allowance.reason))
         });
-        let planned = match too_much(planned)? {
-            Ok(planned) => planned,
-            Err(why) => return Ok(Loading::Alone(why)),
-        };
-        if let Some((_, why)) = planned.into_iter().find(|(is_read_again, _)| *is_read_again) {
-            return Ok(Loading::Alone(why));
+        let read_again = |reasons: Vec<Option<String>>| reasons.into_iter().flatten().next();
+        if let Some(why) = too_much(planned)?.map_or_else(Some, read_again) {
+            return Ok(Err(why));
         }
         let loaded = group.each_member(run, genotypes.variants(), |i, device, run| {
             let request = Request { genotypes, device, wanted: &settled, run };
-            request.with_less_memory(|request| Loaded::read(request, &part(i), each))
+            request.with_less_memory(|request| {
+                let part = part(i);
+                let plan = LoadPlan::new(request, Some(&part), each.needs)?;
+                let (read, made, kept) =
+                    each.of_pass(&plan, |sink| plan.read_part(request, &part.rows, sink))?;
+                Ok(Loaded { read, made, kept, allowance: plan.allowance })
+            })
         });
-        let cohort = loaded.and_then(|loaded| Self::of_members(plan, loaded, &group, (wanted, each)));
-        Ok(match too_much(cohort)? {
-            Ok((made, cohort)) => Loading::Shared(made, Box::new(cohort)),
-            Err(why) => Loading::Alone(why),
-        })
+        too_much(loaded.and_then(|loaded| Self::of_members(plan, loaded, &group, (wanted, each))))
     }
 
-    /// Reads a part as [`part`](Self::part) does, each member of the group some of the variants; returns None if the first device has to read
-    /// alone.
+    /// Reads a part as [`part`](Self::part) does, each member some of the variants; None if the first device has to read alone.
     pub(super) fn part_by_members(request: Request<'_>, rows: &Range<u64>) -> Result<Option<CohortPart>> {
         let Request { genotypes, device, wanted, run } = request;
         let members = device.members();
@@ -128,7 +119,6 @@ impl Cohort {
     }
 }
 
-/// Merges the parts of the members of a group, in order.
 fn merged(parts: Vec<CohortPart>) -> Result<CohortPart> {
     let mut parts = parts.into_iter();
     let Some(first) = parts.next() else { unreachable!("a group should have a member") };
@@ -151,21 +141,10 @@ fn too_much<T>(result: Result<T>) -> Result<Result<T, String>> {
     }
 }
 
-/// The part of a member.
 struct Loaded<T> {
     read: PartRead,
     made: T,
     /// The genotypes, if they stay.
     kept: Option<PackedMatrix>,
     allowance: Allowance,
-}
-
-impl<T> Loaded<T> {
-    fn read(request: Request<'_>, part: &Part, each: &Each<'_, T>) -> Result<Self> {
-        let plan = LoadPlan::new(request, Some(part), each.needs)?;
-        let mut making = Making::new(&plan, each);
-        let read = plan.read_part(request, &part.rows, &mut |panel, stats| making.add(panel, stats))?;
-        let (made, kept) = making.finish()?;
-        Ok(Self { read, made, kept, allowance: plan.allowance })
-    }
 }

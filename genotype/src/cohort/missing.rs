@@ -12,7 +12,6 @@ use crate::{memory::f32_blocks, panel_sum::PanelSum, reader::Reader, to_usize};
 pub(super) struct MissingSums(PanelSum<WeightedSums>);
 
 impl MissingSums {
-    /// Creates empty sums.
     pub(super) fn new(reader: &Reader) -> Result<Self> {
         let (device, n) = (&reader.device, reader.samples());
         Ok(Self(match reader.form.is_packed() {
@@ -21,7 +20,6 @@ impl MissingSums {
         }))
     }
 
-    /// Returns the memory of the sums, and of adding a panel.
     pub(super) fn needs(reader: &Reader) -> Needs {
         let n = reader.samples();
         if reader.form.is_packed() {
@@ -32,7 +30,6 @@ impl MissingSums {
         Needs::host(16) * n + BlockSum::needs(1, n) + f32_blocks(reader, 1)
     }
 
-    /// Adds a panel to the sums.
     pub(super) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         if !panel.missing {
             return Ok(());

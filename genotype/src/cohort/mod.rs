@@ -12,23 +12,19 @@ pub(super) mod standardized;
 
 use std::{
     ops::Range,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use teatime::{
     Budget, Device, Error, MemoryKind, Needs, Result, Run, Status,
     linalg::{Pass, Stats},
-    packed::{PackedMatrix, Panel, PanelSink},
+    packed::{PackedMatrix, PanelSink},
     stream::{Digests, StreamStats},
 };
 
 use self::{
-    each::{Each, Making},
-    group::Loading,
+    each::Each,
     missing::MissingSums,
     plan::{LoadPlan, NeedsBeside, Request, Wanted, check_samples},
 };
@@ -77,7 +73,6 @@ pub struct Cohort {
     pub(super) memory: Memory,
     pub(super) counts: CallCounts,
     place: Mutex<Arc<Place>>,
-    /// The number of devices that loaded.
     devices: usize,
     /// The settings by which the first pass read.
     reading: Reading,
@@ -91,7 +86,7 @@ pub struct Cohort {
     projection: Option<Projection>,
     missing_calls: Option<Vec<u64>>,
     stats: Mutex<StreamStats>,
-    passes_over_store: AtomicU32,
+    passes_over_store: Mutex<u32>,
     /// Digests of the bytes of the first pass, if further passes over the store were planned.
     digests: Option<Digests>,
 }
@@ -117,9 +112,8 @@ impl Cohort {
     /// [`project`](crate::project()) state. The counts take 12 bytes a variant on the host, or 32 if dosages are not 0, 1 and 2.
     ///
     /// # Errors
-    /// The errors of the results that are wanted; [`Error::Budget`] with the smallest budget that would do; [`Error::OutOfMemory`] if the
-    /// device has not even that, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out
-    /// of range; [`Error::Cancelled`].
+    /// The errors of wanted results; [`Error::Budget`] with the smallest budget that would do; [`Error::OutOfMemory`] if the device has
+    /// less, though the budget allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
     pub fn load(genotypes: &Genotypes, device: &Device, wanted: &Wanted<'_>, run: &Run) -> Result<Self> {
         Self::load_beside(Request { genotypes, device, wanted, run }, &|_| Needs::default())
     }
@@ -135,8 +129,8 @@ impl Cohort {
         let mut alone = None;
         if request.device.members().len() > 1 {
             match Self::load_onto_members(request, each)? {
-                Loading::Shared(made, cohort) => return Ok((made, *cohort)),
-                Loading::Alone(why) => alone = Some(why),
+                Ok(shared) => return Ok(shared),
+                Err(why) => alone = Some(why),
             }
         }
         let (made, cohort) = Self::load_alone(request, each)?;
@@ -151,9 +145,7 @@ impl Cohort {
         request.with_less_memory(|request @ Request { wanted, run, .. }| {
             let plan = LoadPlan::new(request, None, each.needs)?;
             let mut sums = Sums::new(&plan, wanted.matched(), wanted.missing_calls)?;
-            let mut making = Making::new(&plan, each);
-            let read = sums.read(&plan, run, &mut |panel, stats| making.add(panel, stats))?;
-            let (made, kept) = making.finish()?;
+            let (read, made, kept) = each.of_pass(&plan, |sink| sums.read(&plan, run, sink))?;
             Ok((made, Self::finish(plan, sums, kept, Some(read))?))
         })
     }
@@ -185,7 +177,7 @@ impl Cohort {
             projection: None,
             missing_calls,
             stats: Mutex::new(stats),
-            passes_over_store: AtomicU32::new(passes),
+            passes_over_store: Mutex::new(passes),
             digests,
             reader,
         };
@@ -219,8 +211,7 @@ impl Cohort {
         self.place().reason.clone()
     }
 
-    /// Returns the number of members of a [group](Device::group) that loaded the genotypes: 1 if the first device did alone, for a
-    /// [reason](Self::residency_reason).
+    /// Returns how many members of a [group](Device::group) loaded: 1 if the first alone did, for a [reason](Self::residency_reason).
     pub fn devices(&self) -> usize {
         self.devices
     }
@@ -243,7 +234,7 @@ impl Cohort {
     /// Returns the number of passes over the store: one for [`load`](Self::load), none for
     /// [`of_part`](Self::of_part), and later ones if genotypes stay in the store.
     pub fn passes_over_store(&self) -> u32 {
-        self.passes_over_store.load(Relaxed)
+        *lock(&self.passes_over_store)
     }
 
     /// Returns the number of missing calls of each sample over all variants, if it was [wanted](Wanted::missing_calls).
@@ -269,9 +260,7 @@ impl Cohort {
         }
     }
 
-    /// # Errors
-    /// [`Error::Argument`] if `bounded` is true, though dosages above the ploidy were not an error
-    /// for any of the results that the genotypes were loaded for.
+    /// Refuses a `bounded` result if dosages above the ploidy were not an error for any result that the genotypes were loaded for.
     pub(super) fn check_bounded(&self, op: &'static str, bounded: bool) -> Result<()> {
         if bounded && !self.reader.bounded {
             let why =
@@ -293,9 +282,6 @@ impl Cohort {
     }
 
     /// Returns the settings of a pass over the store that takes `needs` in addition to what is held.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] if the budget has no room for that.
     pub(super) fn reading(&self, needs: Needs) -> Result<Reading> {
         Ok(self.memory.allow(&self.reader, needs + self.held(), Wishes::default())?.reading)
     }
@@ -319,8 +305,9 @@ impl Cohort {
         let reader = &self.reader;
         self.with_room(PairAccumulator::needs(reader, wanted.shared, wanted.variance), &mut |reading| {
             let mut adding = PairAccumulator::new(reader, wanted)?;
-            self.each_step(&self.pass(run), reading, &mut |panel, rows, stats| {
-                adding.add(reader, panel, rows, stats)
+            self.each_panel(&self.pass(run), reading, &mut |panel| {
+                let mut steps = reader.steps(&panel.rows);
+                steps.try_for_each(|rows| adding.add(reader, panel, &rows, &self.stats_of(&rows)))
             })?;
             Ok(Arc::new(adding.finish()?))
         })
@@ -335,7 +322,6 @@ impl Cohort {
         Ok(Arc::unwrap_or_clone(sums))
     }
 
-    /// Returns the sums of the variants in `rows`.
     pub(super) fn stats_of(&self, rows: &Range<u64>) -> Vec<Stats> {
         self.counts.stats(to_usize(rows.start)..to_usize(rows.end))
     }
@@ -350,14 +336,6 @@ impl Cohort {
         kept.each(pass, f)?;
         lock(&self.stats).compute += started.elapsed();
         Ok(())
-    }
-
-    /// Gives the rows of all panels to `f` with their sums, in steps that the memory plan counted: panels that stayed in memory may be longer.
-    pub(super) fn each_step(&self, pass: &Pass<'_>, reading: Reading, f: &mut StepSink<'_>) -> Result<()> {
-        self.each_panel(pass, reading, &mut |panel| {
-            let mut steps = self.reader.steps(&panel.rows);
-            steps.try_for_each(|rows| f(panel, &rows, &self.stats_of(&rows)))
-        })
     }
 
     fn read_again(&self, pass: &Pass<'_>, reading: Reading, f: &mut PanelSink<'_>) -> Result<()> {
@@ -378,16 +356,13 @@ impl Cohort {
         {
             return Err(changed(plan.array(array).name()));
         }
-        self.passes_over_store.fetch_add(1, Relaxed);
+        *lock(&self.passes_over_store) += 1;
         lock(&self.stats).add(&read.stats);
         Ok(())
     }
 
     /// Runs `work`, which makes further passes and takes `needs`. If other programs hold the device
     /// memory that the plan counted on, genotypes leave the device, and `work` starts again.
-    ///
-    /// # Errors
-    /// Fails as [`reading`](Self::reading) does, and with any error of `work`.
     pub(super) fn with_room<T>(&self, needs: Needs, work: &mut dyn FnMut(Reading) -> Result<T>) -> Result<T> {
         loop {
             match work(self.reading(needs)?) {
@@ -469,9 +444,6 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// A callback that takes some rows of a panel, with their sums.
-type StepSink<'a> = dyn FnMut(&Panel, &Range<u64>, &[Stats]) -> Result<()> + 'a;
-
 /// Calls `f` with less and less of the device's memory, since other programs may hold memory that the plan counted
 /// on: fewer panels stay there, or another method is chosen. The last try has the smallest budget that would do.
 pub(crate) fn with_less_memory<T>(
@@ -495,7 +467,6 @@ pub(crate) fn with_less_memory<T>(
     }
 }
 
-/// Returns the reason why no variant is left, as text.
 pub(crate) fn no_variant(counts: &VariantCounts) -> String {
     let VariantCounts { total, all_missing, above_missing, below_maf, zero_variance, .. } = counts;
     format!(

@@ -71,8 +71,7 @@ impl Cohort {
     /// ```
     ///
     /// # Cost
-    /// Each member of a [group](Device::group) reads some of the variants, if two bits hold a genotype and parts of the memory do; else the first
-    /// device reads all.
+    /// Each member of a [group](Device::group) reads some of the variants, if two bits hold a genotype and parts of the memory do.
     ///
     /// The cost of [`load`](Self::load) for that many variants. The part has 12 bytes a variant, or 32 if dosages are not 0, 1 and 2; 4 samples²
     /// bytes for each matrix of sums; and 8 (k + 1) bytes a sample for a projection onto k components, with 4 k (k + 1) more for least squares.
@@ -110,7 +109,6 @@ impl Cohort {
         }
     }
 
-    /// Reads a part on one device.
     pub(super) fn part_on(request: Request<'_>, rows: Range<u64>) -> Result<CohortPart> {
         let part = Part { rows, members: None };
         request.with_less_memory(|request| {
@@ -179,7 +177,6 @@ pub(super) fn ranges_of(rows: &Range<u64>, samples: u64, count: u64) -> Vec<Rang
     (0..count).map(|i| first(i)..first(i + 1)).collect()
 }
 
-/// The results of a pass over a part.
 pub(super) struct PartRead {
     pub(super) part: CohortPart,
     /// The number of missing calls of each sample, if it was wanted.
@@ -215,7 +212,6 @@ impl LoadPlan {
 }
 
 impl Sums<'_> {
-    /// Replaces the counts and sums with the counts and sums of `part`.
     pub(super) fn set_part(&mut self, reader: &Reader, part: &CohortPart) -> Result<()> {
         if !self.counts.append(&part.counts) {
             let why = "its counts are of genotypes that are held otherwise, or of more samples";

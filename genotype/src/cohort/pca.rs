@@ -103,7 +103,7 @@ impl Pca {
 ///
 /// The dosage of a call is its number of non-reference alleles; a call with a missing allele is missing and becomes
 /// the variant's mean; variants whose called dosages are all equal contribute nothing. The variants
-/// are read in blocks; the next block is decoded while the device works on the current one.
+/// are read in blocks; the next block is decoded while the device works on the current one. The page of the [crate] has an example.
 ///
 /// # Shapes
 /// `genotypes`: (variants, samples) -> `singular_values` (components,), `vectors` (samples, components).
@@ -114,25 +114,8 @@ impl Pca {
 /// pass (4 l if it multiplies by both A and Aᵀ), with l = components + oversamples. [`Cohort::load`] states the cost of the first pass.
 ///
 /// # Errors
-/// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Budget`]
-/// with the smallest budget that would do; [`Error::OutOfMemory`] if the device has not even that much, though the budget allows it;
-/// [`Error::Limit`] for 2^23 or more samples of two bits each; [`Error::Chunk`] for a damaged or missing chunk or values out of range;
-/// [`Error::Store`] for an array that changed between two passes over it; [`Error::Cancelled`].
-///
-/// ```
-/// use std::sync::Arc;
-/// use teatime::{Device, Run, store::MemoryArray};
-/// use teatime_genotype::{Genotypes, PcaOptions, pca};
-///
-/// // Two groups of two samples that differ at every variant.
-/// let dosages = [[0i8, 0, 2, 2], [2, 2, 0, 1], [0, 1, 2, 2], [2, 2, 0, 0]];
-/// let array = MemoryArray::new("dosages", dosages.as_flattened(), &[4, 4], &[2, 4])?;
-/// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-/// let result = pca(&genotypes, &Device::cpu(), &PcaOptions::default().components(2), &Run::default())?;
-/// let first: Vec<f64> = result.vectors.column(0).collect();
-/// assert!(first[0] * first[1] > 0.0 && first[2] * first[3] > 0.0 && first[0] * first[3] < 0.0);
-/// # Ok::<(), teatime::Error>(())
-/// ```
+/// [`Error::Argument`] for more components than samples or variants, and when no variant is left; [`Error::Limit`] for 2^23 or more
+/// samples of two bits each; [`Error::Store`] for an array that changed between passes; other errors as of [`Cohort::load`].
 pub fn pca(genotypes: &Genotypes, device: &Device, options: &PcaOptions, run: &Run) -> Result<Pca> {
     Cohort::load(genotypes, device, &Wanted::default().pca(options), run)?.pca(options, run)
 }
@@ -369,8 +352,7 @@ pub struct VariantLoadings<'a> {
 /// operations. If memory holds the genotypes, the second pass does not read the store.
 ///
 /// # Errors
-/// Fails as [`pca`] does, and with any error of `sink`; with [`Error::Argument`] if the allele counts of the genotypes differ from those of
-/// `pca`.
+/// Fails as [`pca`] does, and with any error of `sink`; with [`Error::Argument`] if the genotypes' allele counts are not those of `pca`.
 pub fn loadings(
     genotypes: &Genotypes,
     device: &Device,

@@ -27,6 +27,7 @@ use crate::{
 /// The results that genotypes are loaded for. So the method, the form and the memory are planned
 /// before anything is read, and one pass makes all the sums that it can.
 #[derive(Clone, Debug, Default)]
+#[must_use]
 pub struct Wanted<'a> {
     pub(super) pca: Option<PcaOptions>,
     loadings: bool,
@@ -34,33 +35,27 @@ pub struct Wanted<'a> {
     projection: Option<Matched<'a>>,
     absent: &'a [Match],
     pub(super) missing_calls: bool,
-    /// True if the caller adds up sums for pairs of samples, panel by panel.
     sums_of_pairs: bool,
-    /// The maximum number of passes that the caller makes after this one.
     more_passes: u32,
 }
 
 impl<'a> Wanted<'a> {
     /// Asks for principal components: [`Cohort::pca`].
-    #[must_use]
     pub fn pca(self, options: &PcaOptions) -> Self {
         Self { pca: Some(options.clone()), ..self }
     }
 
     /// Asks for the loadings of those components as well: [`Cohort::loadings`].
-    #[must_use]
     pub fn loadings(self) -> Self {
         Self { loadings: true, ..self }
     }
 
     /// Asks for a relationship matrix: [`Cohort::grm`].
-    #[must_use]
     pub fn grm(self, options: &GrmOptions) -> Self {
         Self { grm: Some(*options), ..self }
     }
 
     /// Asks for a projection onto a reference: [`Cohort::projection`]. The arguments are those of [`project`](crate::project()).
-    #[must_use]
     pub fn projection(
         self,
         reference: &'a ReferenceLoadings,
@@ -94,7 +89,6 @@ impl<'a> Wanted<'a> {
     /// assert_eq!(scores.data(), [0.5 * (2.0 - 1.0) - 0.25 * 0.5, -0.25 * 0.5]);
     /// # Ok::<(), teatime::Error>(())
     /// ```
-    #[must_use]
     pub fn absent(self, absent: &'a [Match]) -> Self {
         Self { absent, ..self }
     }
@@ -108,25 +102,20 @@ impl<'a> Wanted<'a> {
     ///
     /// # Cost
     /// For each call of a panel with missing calls, eight byte products if genotypes are packed, otherwise one product in f32.
-    #[must_use]
     pub fn missing_calls(self) -> Self {
         Self { missing_calls: true, ..self }
     }
 
     /// Says that the caller adds up sums for pairs of samples; asks for none of the cohort's own results.
-    #[must_use]
     pub(crate) fn sums_of_pairs(self) -> Self {
         Self { sums_of_pairs: true, ..self }
     }
 
     /// Says how many further passes the caller makes at most over the genotypes, which stay if memory holds them.
-    #[must_use]
     pub(crate) fn more_passes(self, passes: u64) -> Self {
         Self { more_passes: u32::try_from(passes).unwrap_or(u32::MAX - 1), ..self }
     }
 
-    /// # Errors
-    /// [`Error::Argument`] and [`Error::Shape`] as for the results.
     fn check(&self, genotypes: &Genotypes) -> Result<()> {
         if let Some(options) = &self.pca {
             options.check(genotypes)?;
@@ -173,7 +162,6 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The genotypes to load, the device, and the results that are wanted.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) genotypes: &'a Genotypes,
@@ -196,18 +184,13 @@ pub(super) struct Part {
     pub(super) members: Option<u64>,
 }
 
-/// A function that returns the memory of work beside the loading.
 pub(super) type NeedsBeside<'a> = dyn Fn(&Reader) -> Needs + Sync + 'a;
 
-/// The plan by which genotypes are loaded.
 pub(super) struct LoadPlan {
     pub(super) reader: Reader,
     pub(super) memory: Memory,
-    /// The sums to make for pairs of samples.
     pub(super) pairs: Vec<pair_sums::PairTerms>,
-    /// True if the relationship matrix and the components are made from the same sums.
     pub(super) shares_sums: bool,
-    /// The options of the components, and the method chosen for them.
     pub(super) choice: Option<(PcaOptions, Choice)>,
     pub(super) allowance: Allowance,
     /// The maximum number of passes after this one, and true if there will be any.
@@ -217,9 +200,6 @@ pub(super) struct LoadPlan {
 
 impl LoadPlan {
     /// Makes the plan, if other work needs `beside` as well. With `part`, plans only what is made of those variants.
-    ///
-    /// # Errors
-    /// Fails as [`Cohort::load`] does.
     pub(super) fn new(request: Request<'_>, part: Option<&Part>, beside: &NeedsBeside<'_>) -> Result<Self> {
         request.wanted.check(request.genotypes)?;
         let memory = Memory::new(request.device, request.run)?;
@@ -309,9 +289,6 @@ impl LoadPlan {
 }
 
 /// Checks the number of samples for results that sum over samples; a projection does not, since it multiplies packed rows only by weights.
-///
-/// # Errors
-/// [`Error::Limit`] for more samples than products of packed rows are exact for.
 pub(super) fn check_samples(reader: &Reader) -> Result<()> {
     let (what, requested) = ("samples of packed genotypes", reader.samples());
     if reader.form.is_packed() && requested > MAX_ENTRIES {

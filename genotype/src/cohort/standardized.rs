@@ -77,9 +77,6 @@ impl Cohort {
 }
 
 /// Compiles the programs for products with that many columns, over panels as a pass reads them.
-///
-/// # Errors
-/// Any error of compilers; [`Error::Limit`](teatime::Error::Limit) if not even one column fits a binding.
 pub(super) fn prepare(reader: &Reader, columns: u64, reading: Reading) -> Result<()> {
     if !reader.form.is_packed() {
         return Ok(());

@@ -59,9 +59,6 @@ impl Variants {
     }
 
     /// Returns the counts of the variants, if at least one was used.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] of the call `op` if none did.
     pub(super) fn counts(&self, op: &'static str) -> Result<VariantCounts> {
         let counts = self.totals.counts;
         if counts.loaded() == 0 {
@@ -82,7 +79,6 @@ fn is_packed(readers: &[Reader], options: &DistanceOptions) -> bool {
     readers.iter().all(|reader| reader.form.is_packed()) && PackedPairs::takes(options.metric.summed())
 }
 
-/// Returns the number of samples of the first reader, and of the second if there is one.
 fn samples(readers: &[Reader]) -> (u64, Option<u64>) {
     (readers[0].samples(), readers.get(1).map(Reader::samples))
 }
@@ -90,9 +86,6 @@ fn samples(readers: &[Reader]) -> (u64, Option<u64>) {
 impl Accumulator {
     /// Reads `genotypes` and adds up the sums of all pairs of samples, or those of each with itself for bands of `side` samples, for which
     /// the genotypes stay. The settings leave bytes for the caller's work on the sums or on a band.
-    ///
-    /// # Errors
-    /// Fails as [`distances`](super::distances()) does.
     pub(super) fn load(
         genotypes: &Genotypes,
         Settings { device, options, beside, run }: Settings<'_>,
@@ -135,9 +128,6 @@ impl Accumulator {
 
     /// Creates empty sums on a device for `pairs` of the samples of one or two readers, and for `variants` variants that are added later. The
     /// samples of a second reader come first. Sums in f32 are for all pairs.
-    ///
-    /// # Errors
-    /// Fails as [`distances`](super::distances()) does.
     pub(super) fn new(
         device: &Device,
         readers: &[Reader],
@@ -238,7 +228,6 @@ impl Accumulator {
         }
     }
 
-    /// Waits for the sums.
     pub(super) fn export(self) -> Result<PartialSums> {
         match self.pairs {
             Pairs::Packed(pairs) => pairs.export(),

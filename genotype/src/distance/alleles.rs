@@ -50,9 +50,6 @@ impl DistanceOptions {
 
 impl Several {
     /// Finds these variants among those that `cohort` counted. Makes a pass if any call has an allele above 1, else none.
-    ///
-    /// # Errors
-    /// Fails as [`carried_alleles`] does.
     pub(super) fn new(cohort: &Cohort, Settings { options, run, .. }: Settings<'_>) -> Result<Self> {
         let (reader, mut variants) = (&cohort.reader, Vec::new());
         if !reader.genotypes.has_further_alleles() {
@@ -77,9 +74,6 @@ impl Several {
     }
 
     /// Waits for the sums over the cohort's genotypes, and adds what they lack.
-    ///
-    /// # Errors
-    /// Fails as [`distances`](super::distances()) does.
     pub(super) fn export(
         &self,
         adding: Accumulator,
@@ -96,9 +90,6 @@ impl Several {
     }
 
     /// Waits for the distances from the sums over the cohort's genotypes.
-    ///
-    /// # Errors
-    /// Fails as [`distances`](super::distances()) does.
     pub(super) fn finish(
         &self,
         adding: Accumulator,
@@ -122,13 +113,8 @@ impl Several {
         Ok(without_equal(self.export(adding, cohort, settings)?.finish()?, loaded))
     }
 
-    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples).
-    ///
-    /// # Cost
-    /// A pass over these variants, and for each alternate allele one over the variants that have it. Takes 24 samples² bytes on the host.
-    ///
-    /// # Errors
-    /// Fails as [`distances`](super::distances()) does.
+    /// Computes the part that the sums of each pair of the cohort's samples lack, (samples, samples), in a pass over these variants, and one for
+    /// each alternate allele over the variants that have it. Takes 24 samples² bytes on the host.
     fn lack(&self, cohort: &Cohort, settings: Settings<'_>) -> Result<Matrix> {
         let (genotypes, device) = (cohort.genotypes(), cohort.device());
         let metric = match settings.options.metric {
@@ -159,16 +145,12 @@ impl Several {
     }
 }
 
-/// Returns the number of alternate alleles.
 fn alternates(carried: u128) -> u32 {
     (carried >> 1).count_ones()
 }
 
 /// Returns the number of variants that both sides have and that have more than two alleles in one.
 /// `sides` have the variants of each, in matching order.
-///
-/// # Errors
-/// Fails as [`carried_alleles`] does.
 pub(super) fn several_of_both(sides: [(&Genotypes, Vec<u64>); 2], device: &Device, run: &Run) -> Result<u64> {
     let mut several = std::collections::BTreeSet::new();
     for (genotypes, variants) in sides {

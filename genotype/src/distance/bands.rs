@@ -158,12 +158,10 @@ impl DistanceBands {
         Ok(())
     }
 
-    /// Returns the number of tiles of samples.
     pub(super) fn tiles(&self) -> u64 {
         self.cohort.reader.samples().div_ceil(self.side)
     }
 
-    /// Returns the samples of some tiles.
     pub(super) fn samples_of(&self, tiles: &Range<u64>) -> Range<u64> {
         let samples = |tile: u64| (tile * self.side).min(self.cohort.reader.samples());
         samples(tiles.start)..samples(tiles.end)
@@ -187,7 +185,6 @@ impl DistanceBands {
         Some(first..fits)
     }
 
-    /// Returns the memory for a band.
     fn needs(&self, own: Range<u64>) -> Needs {
         let reader = &self.cohort.reader;
         let band = ColumnPairs::Band(reader.samples(), own);

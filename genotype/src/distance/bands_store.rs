@@ -40,7 +40,6 @@ fn words(DistanceFacts { options, counts, digest, .. }: &DistanceFacts, names: &
     format!("{SOURCE}\n{options}\n{counts} {digest:016x}\n{names:?}\n{job}")
 }
 
-/// The arrays of squares of a store.
 struct Squares<'a> {
     bands: &'a DistanceBands,
     /// The array of distances, and that of the numbers of shared variants if a call is missing.

@@ -39,9 +39,6 @@ pub(super) struct Others<'a> {
 
 impl Others<'_> {
     /// Checks the second matrix and the options of its distances from the samples of `genotypes`.
-    ///
-    /// # Errors
-    /// [`Error::Argument`].
     pub(super) fn check(self, genotypes: &Genotypes, options: &DistanceOptions) -> Result<()> {
         let Self { genotypes: with, matches } = self;
         check_extents(OP, with)?;
@@ -60,9 +57,6 @@ impl Others<'_> {
     }
 
     /// Computes the distances of the samples of `genotypes` from these, for checked arguments.
-    ///
-    /// # Errors
-    /// Fails as [`distances`](super::distances()) does.
     pub(super) fn distances(self, genotypes: &Genotypes, settings: Settings<'_>) -> Result<Distances> {
         let (Self { genotypes: with, matches }, Settings { device, options, run, .. }) = (self, settings);
         let bounded = PackedPairs::takes(options.metric.summed());
@@ -91,7 +85,6 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Makes one attempt within the budget.
     fn attempt(&self, memory: Memory, run: &Run) -> Result<Distances> {
         let Settings { device, options, beside, .. } = self.settings;
         let variants = self.chains.iter().map(|chain| chain.swapped.len() as u64).sum();
@@ -157,9 +150,6 @@ impl Work<'_> {
 }
 
 /// Plans how both matrices are read within the budget.
-///
-/// # Errors
-/// [`Error::Budget`] with the smallest budget that would do.
 fn plan(memory: &Memory, [reader, other]: &[Reader; 2], needs: Needs) -> Result<[Reading; 2]> {
     let needs = needs + stream(other) + blocks(other);
     let ahead = other.plan.ahead(other.device.pool()?.current_num_threads() as u64);

@@ -73,7 +73,6 @@ impl<'a> SamplePairs<'a> {
         Ok(())
     }
 
-    /// Computes the distances for checked arguments.
     fn distances(self, settings: Settings<'_>) -> Result<Distances> {
         let (genotypes, options) = (self.genotypes, settings.options);
         if let Some(others) = self.others {
@@ -89,7 +88,6 @@ impl<'a> SamplePairs<'a> {
     }
 }
 
-/// The settings of a computation of distances.
 #[derive(Clone, Copy)]
 struct Settings<'a> {
     device: &'a Device,
@@ -126,7 +124,6 @@ pub struct DistanceFacts {
 }
 
 impl DistanceFacts {
-    /// Returns the facts of the distances of a cohort's samples.
     fn of_cohort(
         cohort: &Cohort,
         options: &DistanceOptions,
@@ -192,8 +189,7 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 /// which alternate alleles count as one: to the last bit if its sums are exact.
 ///
 /// # Shapes
-/// (variants, samples) -> (samples, samples), or (samples, samples of the other matrix); and if calls are missing the numbers of shared
-/// variants in the same shape.
+/// (variants, samples) -> (samples, samples), or (samples, other samples); and if calls are missing, as many numbers of shared variants.
 ///
 /// # Accuracy
 /// Sums are of integers for a metric that [`PackedPairs`] takes, if two bits hold a call: distances are exact but for the last rounding,
@@ -218,9 +214,7 @@ pub(super) fn undefined(matrix: &Matrix, is_lower: bool) -> u64 {
 /// [`Metric::JensenShannon`]; if no variant is left; for a tree of
 /// [`Metric::InnerProduct`], of two matrices, or of distances that are NaN; for another ploidy in
 /// `with`; for `matches` that do not have one entry for each variant of `genotypes`, name a variant that `with` does not have, or match
-/// nothing; and if the orders of two matrices differ so much that more than 64 passes were needed. [`Error::Budget`]
-/// with the smallest budget that would do; [`Error::OutOfMemory`] if the device has not even that much, though the budget
-/// allows it; [`Error::Chunk`] for a damaged or missing chunk or values out of range; [`Error::Cancelled`].
+/// nothing; and if the orders of two matrices differ so much that they need more than 64 passes. Other errors as of [`Cohort::load`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -303,9 +297,6 @@ pub fn distance_sums(
 }
 
 /// Returns true if two bits hold the dosages, provided that none is above the ploidy.
-///
-/// # Errors
-/// Fails as [`Reader::new`] does.
 fn are_packed(genotypes: &Genotypes, device: &Device) -> Result<bool> {
     Ok(Reader::new(genotypes, device, true)?.form.is_packed())
 }

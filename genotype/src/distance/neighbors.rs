@@ -41,9 +41,8 @@ pub struct SampleNeighbors {
 /// that bands do not take, the cost of [`distances`](super::distances()), whose matrix has to fit memory.
 ///
 /// # Errors
-/// [`Error::Argument`] for a `k` that is 0, not below the number of samples, or above that of the second matrix, and for a tree;
-/// [`Error::Budget`] with the smallest budget that would do, which says so if a matrix of all distances has to fit; other errors as for
-/// [`distances`](super::distances()).
+/// [`Error::Argument`] for a `k` that is 0, not below the number of samples, or above that of the second matrix, and for a tree; others as
+/// of [`distances`](super::distances()), with an [`Error::Budget`] that says so if a matrix of all distances has to fit.
 ///
 /// ```
 /// use std::sync::Arc;

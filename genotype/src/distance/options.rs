@@ -29,7 +29,6 @@ pub enum SampleMetric {
 teatime::stable_text! { enum SampleMetric { Of(metric), Ibs, IbsOfAlleles } }
 
 impl Default for SampleMetric {
-    /// Returns the Euclidean metric.
     fn default() -> Self {
         Self::Of(Metric::default())
     }
@@ -72,8 +71,8 @@ impl SampleMetric {
     }
 }
 
-/// Options of the functions that compute distances of samples.
-#[derive(Clone, Copy, Debug)]
+/// Options of the functions that compute distances of samples: by default, Euclidean ones over the variants called in both, rescaled to all.
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct DistanceOptions {
     /// The distance or similarity that is computed.
@@ -160,14 +159,5 @@ impl DistanceOptions {
             _ => return metric.check(missing),
         };
         Err(Error::argument(OP, "metric", format_args!("{metric} {why}")))
-    }
-}
-
-impl Default for DistanceOptions {
-    /// Returns options for Euclidean distances over the variants called in both samples, rescaled
-    /// to all variants. sgkit ignores missing calls instead ([`Missing::Ignore`]).
-    fn default() -> Self {
-        let (metric, filter) = (SampleMetric::default(), VariantFilter::default());
-        Self { metric, missing: None, filter, tree: None, merge_alleles: false }
     }
 }

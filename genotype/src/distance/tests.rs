@@ -62,8 +62,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// Makes calls. Every third variant has four alleles, the others two, of which one may be the third allele; some calls are missing or
-    /// partial.
+    /// Makes calls. Every third variant has four alleles, the others two, one of them perhaps the third; some calls are missing or partial.
     fn of_many_alleles(variants: usize, samples: usize, ploidy: usize) -> Self {
         let mut alleles = Vec::new();
         for (variant, at) in (0..variants).flat_map(|row| (0..samples * ploidy).map(move |at| (row, at))) {
@@ -146,8 +145,7 @@ impl Calls {
     }
 }
 
-/// Compares calls of all ploidies and alleles, and dosages in two bits and in f32, with the definitions. Sums over two parts merge to the
-/// same.
+/// Compares calls of all ploidies and alleles, and dosages in two bits and in f32, with the definitions; merged sums of parts, too.
 #[test]
 fn matches_the_definitions() {
     let dosages = dosages(260, 70);
@@ -276,7 +274,6 @@ fn results_count_in_the_budget() {
     }
 }
 
-/// Compares with the distances that plink 1.9 computes from the same file.
 #[test]
 fn plinks_distances() {
     let genotypes = crate::bed::BedFile::open(fixture("plink1/biallelic.bed")).unwrap().genotypes().unwrap();

@@ -73,9 +73,6 @@ enum Printed {
 
 impl Tree {
     /// Makes the tree of a symmetric matrix of distances, or of similarities up to 1. Takes [`bytes`] of memory.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for distances that are NaN or above 1e150.
     pub(super) fn new(matrix: &Matrix, similarities: bool, linkage: Linkage) -> Result<Self> {
         let n = matrix.rows();
         let pairs = (0..n).flat_map(|j| &matrix.row(j)[j + 1..]);

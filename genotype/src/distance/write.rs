@@ -49,8 +49,6 @@ impl Distances {
         })
     }
 
-    /// # Errors
-    /// [`Error::Argument`] for the distances of two matrices.
     fn check_plink(&self) -> Result<()> {
         let why = "PLINK's files hold distances of samples from one another";
         self.facts.others.map_or(Ok(()), |_| Err(Error::argument(OP, "self", why)))
@@ -97,9 +95,6 @@ impl Distances {
 
 impl DistanceFacts {
     /// Returns the arrays of names in a Zarr store, each with its axis: of the `n` samples, and of the other samples if there are others.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample and each of the others.
     fn names<'a, S: AsRef<str>>(
         &self,
         samples: &'a [S],
@@ -114,9 +109,6 @@ impl DistanceFacts {
     }
 
     /// Returns the names of the samples, and those of the samples that their distances are to.
-    ///
-    /// # Errors
-    /// Fails as [`names`](Self::names) does, and with [`Error::Argument`] for a name with a tab or line break.
     fn names_in_table<'a, S: AsRef<str>>(
         &self,
         samples: &'a [S],
@@ -139,8 +131,7 @@ impl SampleNeighbors {
     /// The file appears whole and replaces an existing one.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break;
-    /// [`Error::Io`].
+    /// [`Error::Argument`] unless there is one name for each sample and each of the others, without a tab or line break; [`Error::Io`].
     pub fn write_table<S: AsRef<str>>(
         &self,
         path: impl AsRef<Path>,
@@ -158,8 +149,7 @@ impl SampleNeighbors {
     /// with the same axes in f64; `sample_id`; and for [others](DistanceFacts::others), whose names are `with`, `sample_id_with`. The store appears whole.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless there is one name for each sample and each of the others; [`Error::Store`] if `path` exists;
-    /// [`Error::Io`].
+    /// Fails as [`Distances::write_zarr`] does.
     #[cfg(feature = "zarr")]
     pub fn write_zarr<S: AsRef<str>>(
         &self,
@@ -174,7 +164,6 @@ impl SampleNeighbors {
     }
 }
 
-/// Returns the attributes of a Zarr store of distances.
 #[cfg(feature = "zarr")]
 pub(super) fn attributes(DistanceFacts { options, counts, .. }: &DistanceFacts) -> Attributes {
     let attributes = [

@@ -111,14 +111,11 @@ teatime::setters! {
 }
 
 impl GrmOptions {
-    /// # Errors
-    /// [`Error::Argument`](teatime::Error::Argument) for no samples or variants, and filters out of range.
     pub(super) fn check(&self, genotypes: &Genotypes) -> Result<()> {
         check_extents(OP, genotypes)?;
         self.filter.check(OP)
     }
 
-    /// Returns the sums that a relationship matrix is made from.
     pub(super) fn sums(&self, reader: &Reader) -> PairTerms {
         let scaler = match self.method {
             GrmMethod::Gcta => Scaler::Binom2,

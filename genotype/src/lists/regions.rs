@@ -13,7 +13,6 @@ pub(super) type Place<'a> = (&'a str, u64);
 /// For each first position of regions, the last position of any region that starts there or before.
 type Ends = BTreeMap<u64, u64>;
 
-/// Regions of contigs, by normalised names.
 pub(super) struct Regions {
     karyotype: Karyotype,
     contigs: HashMap<String, Ends>,

@@ -1,6 +1,5 @@
 //! Names of alleles, and comparisons of the alleles of two variants.
 
-/// The name of an unknown allele, contig or id.
 pub(super) const UNKNOWN: &str = ".";
 
 /// Returns the alleles that are not counted, a tab, and the counted ones. Names are in upper case, and sorted; [`UNKNOWN`] stands for none.

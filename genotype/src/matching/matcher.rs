@@ -51,8 +51,7 @@ pub(super) struct Several {
     counted: String,
 }
 
-/// A variant of the genotypes that could be one of the reference's variants, or one of several with the same key. It is decided once all variants
-/// have been read.
+/// A variant of the genotypes that could be one of the reference's, or one of several with the same key. It is decided after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Claim {
     /// The index of the first variant with that key.
@@ -94,7 +93,6 @@ impl<'a> Matching<'a> {
         self.index.keys[self.order[at] as usize]
     }
 
-    /// Returns the pair of alleles of a variant.
     fn alleles(&self, at: usize) -> &'a str {
         &self.index.alleles.names[self.key(at).alleles as usize]
     }
@@ -131,8 +129,7 @@ impl<'a> Matching<'a> {
         Some(place)
     }
 
-    /// Returns the index of the reference's contig with that name, or if there is none, with the same normalised name. So contigs 23 and X of one
-    /// genome stay different.
+    /// Returns the index of the reference's contig of that name, or else of that normalised name: contigs 23 and X of a genome stay apart.
     fn contig(&mut self, name: &Arc<str>) -> Option<u32> {
         if let Some(known) = self.contigs.get(name) {
             return *known;
@@ -144,8 +141,7 @@ impl<'a> Matching<'a> {
         number
     }
 
-    /// Finds a variant among the reference's variants at its position. If none of these has the same alleles, and always with ids, the match is
-    /// decided later.
+    /// Finds a variant among the reference's at its position. If none has the same alleles, and always with ids, this is decided later.
     fn find(&mut self, place: Range<usize>, row: u64, [other, counted]: [&str; 2]) -> Option<Match> {
         if self.index.by == MatchBy::Id && place.len() > 1 {
             return None;

@@ -39,8 +39,7 @@ pub enum MatchBy {
 teatime::names! { MatchBy { Position = "position", Id = "id" } }
 
 impl MatchBy {
-    /// Returns true if a variant has a position, or an id. PLINK writes contig 0 or position 0 for an unknown position; rows of plain arrays
-    /// have positions but no contig.
+    /// Returns true if a variant has a position, or an id. An unknown position is contig 0 or position 0 in PLINK; plain arrays have no contig.
     fn knows(self, contig: &str, position: u64, id: &str) -> bool {
         match self {
             Self::Position if contig == UNKNOWN => true,
@@ -83,10 +82,8 @@ pub struct VariantMatches {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use teatime::{Device, Run, distance::Metric, store::MemoryArray};
-/// use teatime_genotype::{
-///     DistanceOptions, Genotypes, Match, MatchBy, SampleMetric, SamplePairs, Variant, VariantIndex, distances,
-/// };
+/// use teatime::{Device, Run, store::MemoryArray};
+/// use teatime_genotype::{Genotypes, Match, MatchBy, Variant, VariantIndex};
 ///
 /// // `GenotypeStore` and `BedFile` are sources of variants, as lists of them are.
 /// let variant = |contig: &str, position, [reference, alternate]: [&str; 2]| Variant {
@@ -109,11 +106,6 @@ pub struct VariantMatches {
 /// let variants = index.matches(&of_new, &[&new], None, &device, &run)?;
 /// assert_eq!(variants.matches, [Some(Match::Swapped(1)), None, Some(Match::Same(0))]);
 /// assert_eq!((variants.counts.reference.used, variants.counts.genotypes.not_in_reference), (2, 1));
-///
-/// let options = DistanceOptions::default().metric(SampleMetric::Of(Metric::CityBlock));
-/// let pairs = SamplePairs::between(&of_new, &of_known, &variants.matches);
-/// let result = distances(pairs, &device, &options, &run)?;
-/// assert_eq!(result.matrix.row(0), [1.0 + 2.0]);
 /// # Ok::<(), teatime::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -454,8 +454,7 @@ fn ids_need_no_positions_and_progress_is_told() {
     assert!(statuses.lock().unwrap().iter().map(|status| status.rows).eq([4096, 5000, 4096, 5000]));
 }
 
-/// plink 1.9 writes new samples without the names of alleles that none of them carries. Scores of the matched variants are another tool's,
-/// whichever alleles are counted.
+/// plink 1.9 leaves out names of alleles that no new sample carries. Scores are another tool's, whichever alleles are counted.
 #[test]
 fn new_samples_of_plink_get_the_scores_that_another_tool_gives() {
     let (device, run) = (Device::cpu(), Run::default());

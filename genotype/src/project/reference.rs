@@ -20,11 +20,9 @@ pub struct ReferenceLoadings {
     standards: Vec<[f64; 3]>,
     /// The loadings, row by row.
     pub(super) loadings: Vec<f32>,
-    /// The largest magnitudes for each component.
     pub(super) largest: Vec<Largest>,
 }
 
-/// The largest magnitudes for a component.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Largest {
     pub(super) loading: f64,
@@ -145,7 +143,6 @@ impl ReferenceLoadings {
         &self.loadings[to_usize(row.into()) * self.components..][..self.components]
     }
 
-    /// Returns the mean, shift and scale of a variant.
     pub(super) fn standard(&self, row: u32) -> [f64; 3] {
         self.standards[to_usize(row.into())]
     }
@@ -183,8 +180,6 @@ pub(crate) struct Matched<'a> {
 }
 
 impl<'a> Matched<'a> {
-    /// # Errors
-    /// Fails as [`project`](crate::project()) does.
     pub(crate) fn check(&self, genotypes: &Genotypes) -> Result<()> {
         let Self { reference, matches, absent, .. } = self;
         let (samples, variants) = (genotypes.samples(), genotypes.variants());
@@ -199,49 +194,43 @@ impl<'a> Matched<'a> {
             let got = format!("{} matches", matches.len());
             return Err(Error::shape(OP, format_args!("one match for each of {variants} variants"), got));
         }
-        let mut taken = vec![false; to_usize(reference.len())];
+        let refuse = |name, why: String| Err(Error::argument(OP, name, why));
+        let len = reference.len();
+        let mut taken = vec![false; to_usize(len)];
         for (variant, hit) in matches.iter().enumerate() {
             let Some(row) = hit.map(Match::row) else { continue };
-            let why = match taken.get_mut(to_usize(row.into())) {
-                None => format!("variant {variant} is number {row} of a reference of {}", taken.len()),
+            let number = format_args!("variant {variant} is number {row} of");
+            match taken.get_mut(to_usize(row.into())) {
+                None => return refuse("matches", format!("{number} a reference of {len}")),
                 Some(true) => {
-                    format!("variant {variant} is number {row} of the reference, as one before it is")
+                    return refuse("matches", format!("{number} the reference, as one before it is"));
                 }
-                Some(taken) => {
-                    *taken = true;
-                    continue;
-                }
-            };
-            return Err(Error::argument(OP, "matches", why));
+                Some(taken) => *taken = true,
+            }
         }
         if !taken.contains(&true) {
-            let why =
-                format!("none of the {variants} variants is one of the reference's {}", reference.len());
-            return Err(Error::argument(OP, "matches", why));
+            let why = format!("none of the {variants} variants is one of the reference's {len}");
+            return refuse("matches", why);
         }
         for row in absent.iter().map(|hit| hit.row()) {
             match taken.get_mut(to_usize(row.into())) {
                 Some(taken) if !*taken => *taken = true,
                 _ => {
-                    let why = format!(
-                        "number {row} of a reference of {} is no variant of it, or has a match",
-                        taken.len()
-                    );
-                    return Err(Error::argument(OP, "absent", why));
+                    let why =
+                        format!("number {row} of a reference of {len} is no variant of it, or has a match");
+                    return refuse("absent", why);
                 }
             }
         }
         Ok(())
     }
 
-    /// Returns true if dosages above the ploidy are an error: if the scaler needs the allele frequency, or if the alleles of a match are swapped,
-    /// since the ploidy less the dosage would then be negative.
+    /// Returns true if dosages above the ploidy are an error: if the scaler needs the frequency, or a swapped dosage would be negative.
     pub(crate) fn bounded(&self) -> bool {
         let swapped = |hit: &Option<Match>| matches!(hit, Some(Match::Swapped(_)));
         self.reference.scaler.needs_frequency() || self.matches.iter().any(swapped)
     }
 
-    /// Returns the matches of the variants in `rows`.
     pub(crate) fn part(&self, rows: &Range<u64>) -> Self {
         Self { matches: self.matches_in(rows), ..*self }
     }
@@ -262,13 +251,11 @@ impl<'a> Matched<'a> {
         format!("onto {} components of reference {state:016x} by {}", reference.components, method.name())
     }
 
-    /// Returns the number of bytes that it holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.reference.bytes() + (size_of_val(self.matches) + size_of_val(self.absent)) as u64
     }
 
-    /// Returns [shift, scale, fill] of a variant, which standardise its dosages as those of the
-    /// reference's variant; zeros if the reference does not have the variant.
+    /// Returns [shift, scale, fill], which standardise a variant's dosages as those of the reference's variant; zeros if it has none.
     fn scale(&self, variant: u64) -> [f32; 3] {
         let Some(hit) = self.matches[to_usize(variant)] else { return [0.0; 3] };
         let [mean, shift, scale] = self.reference.standard(hit.row());

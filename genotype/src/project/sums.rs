@@ -29,7 +29,6 @@ const SCORES: &str = "scores";
 const MISSING: &str = "missing calls";
 const NORMAL: &str = "pairs of loadings";
 
-/// Returns the name of sums in a part.
 fn name(what: &str, words: &str) -> String {
     format!("{what} of a projection {words}")
 }
@@ -48,8 +47,7 @@ pub(crate) struct Totals {
     pub(super) rounding: Vec<f64>,
 }
 
-/// The sums of a projection, to which panels are added one after the other. Those over rows that are not packed are transposed, as in
-/// `PanelMap`'s product with the normal matrix.
+/// The sums of a projection, to which panels are added. Over rows that are not packed they are transposed, as `PanelMap`'s products are.
 pub(crate) struct ProjectionSums<'a> {
     pub(crate) matched: Matched<'a>,
     units: Units,
@@ -62,7 +60,6 @@ pub(crate) struct ProjectionSums<'a> {
 }
 
 impl<'a> ProjectionSums<'a> {
-    /// Creates empty sums.
     pub(crate) fn new(reader: &Reader, matched: Matched<'a>) -> Result<Self> {
         let (variants, n) = (reader.variants(), reader.samples());
         let (device, k) = (&reader.device, matched.reference.components());
@@ -89,7 +86,6 @@ impl<'a> ProjectionSums<'a> {
         })
     }
 
-    /// Returns the memory that the sums take, with what makes them.
     pub(crate) fn needs(reader: &Reader, matched: Matched<'_>) -> Needs {
         let (variants, n) = (reader.variants(), reader.samples());
         let k = matched.reference.components();
@@ -113,7 +109,6 @@ impl<'a> ProjectionSums<'a> {
         operands + BlockSum::needs(columns, n) + Needs::host(24 * columns) * n + blocks
     }
 
-    /// Adds a panel to the sums.
     pub(crate) fn add(&mut self, reader: &Reader, panel: &Panel) -> Result<()> {
         let matched = self.matched;
         match self.scores {
@@ -170,8 +165,7 @@ impl<'a> ProjectionSums<'a> {
         normal.add(&matmul_tn(&products, &panel.known(&used)?)?)
     }
 
-    /// Waits for the sums over the variants that were added, and returns them for
-    /// [`set_part`](Self::set_part) of other sums. `words` describes the matches of all variants.
+    /// Waits for the sums, and returns them for [`set_part`](Self::set_part) of other sums. `words` describes the matches of all variants.
     pub(crate) fn into_part(self, words: &str) -> Result<Vec<PartSums>> {
         let sums = [(SCORES, Some(self.scores)), (NORMAL, self.normal), (MISSING, self.missing)];
         let named = |(what, sum): (&str, PanelSum<_>)| {
@@ -181,9 +175,6 @@ impl<'a> ProjectionSums<'a> {
     }
 
     /// Replaces the sums with the sums of `part`.
-    ///
-    /// # Errors
-    /// Fails as the `set_part` of sums for pairs of samples does.
     pub(crate) fn set_part(&mut self, part: &CohortPart) -> Result<()> {
         let words = self.matched.words();
         let more = [(NORMAL, &mut self.normal), (MISSING, &mut self.missing)];
@@ -192,7 +183,6 @@ impl<'a> ProjectionSums<'a> {
         sums.try_for_each(|(what, sum)| sum.set_values(part.find(&name(what, &words))?))
     }
 
-    /// Waits for the sums.
     pub(crate) fn finish(self, device: &Device) -> Result<Totals> {
         let Self { matched, units, scores, missing, normal } = self;
         let (pool, k, used) = (device.pool()?, units.scores.len(), matched.count());

@@ -4,8 +4,8 @@ use teatime::{Error, Run, Status, assert_err, random::philox};
 
 use super::*;
 use crate::{
-    GenotypeKind,
-    tests::{assert_refused, memory},
+    calls::Calls,
+    tests::{assert_refused, code, memory},
 };
 
 /// Returns `len` random values out of `kinds`.
@@ -37,16 +37,8 @@ fn in_uploads(genotypes: &Genotypes, device: &Device, blocks: u64, rows: u64) ->
 }
 
 /// Returns the words that hold the codes of all calls.
-fn words(kind: GenotypeKind, values: &[i8], samples: u64) -> Vec<u32> {
-    let alternate = |allele: i8| u8::from(allele > 0);
-    let code = |call: &[i8]| match (kind, call) {
-        (GenotypeKind::Dosages, &[dosage @ 0..=127]) => dosage.cast_unsigned(),
-        (GenotypeKind::Calls { .. }, &[allele @ 0..=127]) => alternate(allele),
-        (_, &[a @ 0..=127, b @ 0..=127]) => alternate(a) + alternate(b),
-        (_, &[a @ 0..=127, -2] | &[-2, a @ 0..=127]) => 2 * alternate(a),
-        _ => 3,
-    };
-    let codes: Vec<u8> = values.chunks(alleles(kind)).map(code).collect();
+fn words(calls: Calls, values: &[i8], samples: u64) -> Vec<u32> {
+    let codes: Vec<u8> = values.chunks(calls.bytes()).map(|call| code(calls, call)).collect();
     let words = to_usize(row_words(samples));
     let pack = |row: &[u8]| {
         let mut packed = vec![0u32; words];
@@ -56,14 +48,10 @@ fn words(kind: GenotypeKind, values: &[i8], samples: u64) -> Vec<u32> {
     codes.chunks(to_usize(samples)).flat_map(pack).collect()
 }
 
-fn alleles(kind: GenotypeKind) -> usize {
-    if let GenotypeKind::Calls { ploidy } = kind { usize::try_from(ploidy).unwrap() } else { 1 }
-}
-
-fn shapes(kind: GenotypeKind, rows: u64, samples: u64, chunk: [u64; 2]) -> [Vec<u64>; 2] {
+fn shapes(calls: Calls, rows: u64, samples: u64, chunk: [u64; 2]) -> [Vec<u64>; 2] {
     let mut shapes = [vec![rows, samples], chunk.to_vec()];
-    if let GenotypeKind::Calls { ploidy } = kind {
-        shapes.iter_mut().for_each(|shape| shape.push(ploidy));
+    if calls != Calls::Dosages {
+        shapes.iter_mut().for_each(|shape| shape.push(calls.bytes() as u64));
     }
     shapes
 }
@@ -71,24 +59,24 @@ fn shapes(kind: GenotypeKind, rows: u64, samples: u64, chunk: [u64; 2]) -> [Vec<
 #[test]
 fn any_chunks_give_the_same() {
     let rows = 23;
-    let kinds: [(GenotypeKind, &[i8]); 3] = [
-        (GenotypeKind::Calls { ploidy: 1 }, &[0, 1, 0, 5, -1, -2]),
-        (GenotypeKind::Calls { ploidy: 2 }, &[0, 1, 0, 1, 3, -1, 0, -2]),
-        (GenotypeKind::Dosages, &[0, 1, 2, -1, 1, 0, -5]),
+    let kinds: [(Calls, &[i8]); 3] = [
+        (Calls::Haploid, &[0, 1, 0, 5, -1, -2]),
+        (Calls::Diploid, &[0, 1, 0, 1, 3, -1, 0, -2]),
+        (Calls::Dosages, &[0, 1, 2, -1, 1, 0, -5]),
     ];
     for device in ["cpu", "wgpu", "cuda"].into_iter().filter_map(|name| Device::open(name).ok()) {
-        for (kind, kinds) in kinds {
+        for (calls, kinds) in kinds {
             for samples in [2u64, 3, 5, 16, 17, 64, 130] {
-                let values = values(kinds, rows * samples * alleles(kind) as u64);
-                let [shape, whole] = shapes(kind, rows, samples, [7, samples]);
+                let values = values(kinds, rows * samples * calls.bytes() as u64);
+                let [shape, whole] = shapes(calls, rows, samples, [7, samples]);
                 let expected = packed(&memory(&values, &shape, &whole), &device).unwrap();
-                assert!(expected.0 == words(kind, &values, samples), "{kind:?} {samples}");
+                assert!(expected.0 == words(calls, &values, samples), "{calls:?} {samples}");
                 let wide: Vec<i32> = values.iter().map(|&value| value.into()).collect();
                 for chunk in [1, 3, 4, 60, samples + 3] {
-                    let [shape, chunks] = shapes(kind, rows, samples, [5, chunk]);
+                    let [shape, chunks] = shapes(calls, rows, samples, [5, chunk]);
                     for genotypes in [memory(&values, &shape, &chunks), memory(&wide, &shape, &chunks)] {
                         let actual = packed(&genotypes, &device).unwrap();
-                        assert_eq!(actual, expected, "{} {kind:?} {samples} in {chunk}", device.info().name);
+                        assert_eq!(actual, expected, "{} {calls:?} {samples} in {chunk}", device.info().name);
                     }
                 }
             }

@@ -15,8 +15,7 @@ impl Genotypes {
     /// alleles than the array has room for, the remaining haplotypes are missing; to avoid this, call [`with_ploidy`](Self::with_ploidy) first.
     ///
     /// # Errors
-    /// [`Error::Argument`] for dosages and PLINK's packed calls, which have no haplotypes; [`Error::Store`] for an array with the alleles
-    /// of a call in several chunks.
+    /// [`Error::Argument`] for dosages and PLINK's calls, which have none; [`Error::Store`] for the alleles of a call in several chunks.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -77,9 +76,6 @@ impl Genotypes {
     }
 
     /// Returns the ploidy of the calls.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the genotypes are not calls, so that they lack `what`.
     fn calls_of(&self, op: &'static str, what: &str) -> Result<u64> {
         let kind = match self.kind {
             GenotypeKind::Calls { ploidy } => return Ok(ploidy),
@@ -100,8 +96,6 @@ struct Haplotypes {
 }
 
 impl Haplotypes {
-    /// # Errors
-    /// [`Error::Store`] for an array that does not have all alleles of a call in one chunk.
     fn wrap(array: &Arc<dyn ChunkedArray>, ploidy: u64) -> Result<Arc<dyn ChunkedArray>> {
         let (shape, chunk) = (array.shape(), array.chunk_shape());
         if chunk[2] != ploidy {

@@ -7,7 +7,7 @@ use teatime::{ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, Result, stre
 use super::{GenotypeKind, Genotypes};
 
 impl Genotypes {
-    /// Selects only these samples; replaces any earlier selection. The ranges are in ascending order and do not overlap.
+    /// Selects only these samples, as [`select`](Self::select) selects variants; replaces any earlier selection. The ranges are in ascending order and do not overlap.
     /// Chunks without a selected sample are not read, and results equal those of arrays with only the selected samples.
     ///
     /// Takes 16 bytes of memory for each run of neighbouring samples. A chunk of PLINK's packed calls, which holds every sample, is decoded
@@ -15,17 +15,6 @@ impl Genotypes {
     ///
     /// # Errors
     /// [`Error::Argument`](teatime::Error::Argument) for ranges that are not in order, overlap, or end beyond the last sample.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use teatime::store::MemoryArray;
-    /// use teatime_genotype::Genotypes;
-    ///
-    /// let array = MemoryArray::new("dosages", &[0i8, 1, 2, 2, 1, 0], &[2, 3], &[1, 2])?;
-    /// let genotypes = Genotypes::new(vec![Arc::new(array)])?;
-    /// assert_eq!(genotypes.select_samples([0..1, 2..3])?.samples(), 2);
-    /// # Ok::<(), teatime::Error>(())
-    /// ```
     pub fn select_samples(self, samples: impl IntoIterator<Item = Range<u64>>) -> Result<Self> {
         let is_packed = self.kind == GenotypeKind::Plink;
         let extent = match self.arrays.first() {

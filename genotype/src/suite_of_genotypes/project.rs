@@ -91,8 +91,7 @@ impl Case {
         (0..self.shape[1]).map(|s| self.terms(s).filter(|(_, z)| z.is_some()).count() as u64).collect()
     }
 
-    /// Asserts that scores are the sums of the formula, within `tolerance` of the terms' summed magnitudes, plus, if dosages are `packed`, the bound
-    /// of rounding the terms of a variant.
+    /// Asserts that scores are the formula's sums, within `tolerance` of the terms' magnitudes, if `packed` within their rounding, too.
     fn assert_sums(&self, projection: &Projection, tolerance: f64, packed: bool) {
         let weight = |row: &Row, j: usize| {
             let farthest = [1.0, row.mean, 2.0 - row.mean, 2.0 - row.shift].into_iter().fold(0.0, f64::max);

@@ -96,7 +96,6 @@ fn one_load_gives_what_each_result_is_by_itself() {
     }
 }
 
-/// Dosages that do not fit in two bits, and calls of more than two alleles, also stay on the device if memory allows.
 #[test]
 fn bytes_and_fractions_stay_too() {
     let (device, run) = (Device::cpu(), Run::default());
@@ -150,7 +149,6 @@ fn the_stated_minimum_holds_for_all_results() {
     }
 }
 
-/// Genotypes give the same bits on the device, on the host and in the store, for results of all kinds.
 #[test]
 fn where_genotypes_are_changes_no_bit() {
     let (genotypes, run) = (genotypes(), Run::default());
@@ -191,7 +189,6 @@ fn where_genotypes_are_changes_no_bit() {
     }
 }
 
-/// A panel gives the same sums whether it is added whole or in parts.
 #[test]
 fn parts_of_a_panel_add_up() {
     let (genotypes, device, run) = (genotypes(), Device::cpu(), Run::default());
@@ -250,7 +247,6 @@ fn a_change_before_a_pass_that_was_not_wanted_is_named() {
     assert!(error.to_string().starts_with("changing: changed while it was read"), "{error}");
 }
 
-/// Threads may share a cohort, and a part is plain data.
 #[test]
 fn cohorts_and_parts_can_be_sent() {
     fn shared<T: Send + Sync>() {}

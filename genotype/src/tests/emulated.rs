@@ -59,16 +59,6 @@ fn a_pca_retries_smaller() {
     assert_err!(pca(&genotypes, &device, &options, &Run::default()), Error::OutOfMemory { .. });
 }
 
-#[test]
-fn a_lost_device_says_so_in_a_long_call() {
-    const UNAVAILABLE: i32 = 46;
-    let device = device(11);
-    lose(11, 12, UNAVAILABLE);
-    let options = PcaOptions { components: 2, method: Method::Randomized, ..Default::default() };
-    assert_err!(pca(&genotypes(20_000, 100), &device, &options, &Run::default()), Error::DeviceLost { .. });
-    assert!(matches!(device.synchronize(), Err(Error::DeviceLost { .. })));
-}
-
 /// A member whose allocation fails is tried with less memory, or hands its variants on; a lost one is named. The other stays usable.
 #[test]
 fn each_member_of_a_group_may_fail() {

@@ -333,23 +333,6 @@ fn what_is_bounded_matters_for_dosages_alone() {
     }
 }
 
-/// One part takes calls of another ploidy as missing, and the other as an error.
-#[test]
-fn other_readings_do_not_merge() {
-    let calls: Vec<i8> = (0..5000 * 9).map(|i| (i % 2) as i8).collect();
-    let genotypes = memory(&calls, &[5000, 3, 3], &[5000, 3, 3]);
-    let triploid = genotypes.clone().with_ploidy(3).unwrap();
-    let (device, run) = (Device::cpu(), Run::default());
-    let components = options(1);
-    let wanted = Wanted::default().pca(&components);
-    let part = |genotypes: &Genotypes, i: usize| {
-        let rows = Cohort::part_ranges(genotypes, 2)[i].clone();
-        Cohort::part(genotypes, rows, &device, &wanted, &run).unwrap()
-    };
-    part(&triploid, 0).merge(part(&triploid, 1)).unwrap();
-    assert_refused(part(&triploid, 0).merge(part(&genotypes, 1)), &["others missing"]);
-}
-
 #[test]
 fn ranges_of_parts_cover_all_variants() {
     for (variants, count) in [(1, 1), (4096, 3), (4097, 2), (100_000, 7), (100_000, 0), (100_000, u64::MAX)] {

@@ -4,8 +4,7 @@ use super::{refused::broken, *};
 
 const SHAPE: [u64; 3] = [300, 20, 3];
 
-/// Returns diploid calls, with every seventh of one allele and missing calls in every form; and the same calls with room for three alleles, which
-/// three calls have.
+/// Returns diploid calls, every seventh of one allele, with missing ones in every form; and with room for the three alleles of three calls.
 fn calls() -> (Vec<i8>, Vec<i8>) {
     let (mut narrow, mut wide) = (Vec::new(), Vec::new());
     for (at, dosage) in dosages(300, 20).into_iter().enumerate() {
@@ -125,6 +124,9 @@ fn what_has_no_other_ploidy_is_refused() {
         assert_err!(genotypes.clone().with_ploidy(ploidy), Error::Argument { name: "ploidy", .. });
     }
     assert_eq!(ploidies(&genotypes.clone().select([]).unwrap()).counts(), [0; 4]);
+    // Parts of genotypes that are read otherwise do not merge, as their words differ.
+    let words = genotypes.clone().with_ploidy(3).unwrap().words();
+    assert!(words.contains(", others missing") && !genotypes.words().contains("missing"), "{words}");
     let plain = memory(&narrow, &[600, 20], &[50, 20]);
     assert!(matches!(plain.clone().with_ploidy(2), Err(Error::Argument { name: "ploidy", .. })));
     let device = Device::cpu();

@@ -66,7 +66,6 @@ fn a_store_that_changes_between_passes_is_named() {
     }
 }
 
-/// Loadings are refused for genotypes other than those of the components.
 #[test]
 fn loadings_of_other_genotypes_are_refused() {
     let (one, mut other) = (dosages(600, 20), dosages(600, 20));

@@ -21,7 +21,7 @@ use teatime::{
 use crate::GenotypeStore;
 use crate::{
     Genotypes, Grm, Match, Pca, PcaOptions, Projection, ReferenceLoadings, Scaler, Variant, VariantSource,
-    loadings, pca, to_usize,
+    calls::Calls, loadings, pca, to_usize,
 };
 pub(crate) use teatime::openings::assert_refused;
 
@@ -65,6 +65,18 @@ pub(crate) fn calls(dosages: &[i8], ploidy: u64) -> Vec<i8> {
         .iter()
         .flat_map(|&dosage| (0..).take(to_usize(ploidy)).map(move |at| allele(dosage, at)))
         .collect()
+}
+
+/// Returns the code that is expected of a call: an invalid one is missing.
+pub(crate) fn code(calls: Calls, call: &[i8]) -> u8 {
+    let alternate = |allele: i8| u8::from(allele > 0);
+    match (calls, call) {
+        (Calls::Dosages, &[dosage @ 0..=2]) => dosage.cast_unsigned(),
+        (Calls::Haploid, &[allele]) if allele >= 0 => alternate(allele),
+        (Calls::Diploid, &[a, b]) if a >= 0 && b >= 0 => alternate(a) + alternate(b),
+        (Calls::Diploid, &[a, -2] | &[-2, a]) if a >= 0 => 2 * alternate(a),
+        _ => 3,
+    }
 }
 
 /// Returns the calls of a .bed, of which A1 is counted.

@@ -7,9 +7,7 @@ use std::{
 
 use teatime::{
     Budget, ChunkedArray, Error, Hint, MissingChunk, Result, StoredType,
-    store::{
-        Column, Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage, zip_archive,
-    },
+    store::{Folder, Node, Storage, StorageOptions, ZarrArray, join, local_path, open_storage, zip_archive},
 };
 
 use super::{
@@ -38,10 +36,8 @@ const MAX_VARIANTS: u64 = 1 << 34;
 ///   root itself, or the array that is named. Dosages may have a third axis of one element.
 ///
 /// ```
-/// use teatime::{Device, MissingChunk, Run};
-/// use teatime_genotype::{
-///     GenotypeStore, Genotypes, PcaOptions, Variant, VariantSource, VcfZarrHeader, VcfZarrWriter, pca,
-/// };
+/// use teatime::MissingChunk;
+/// use teatime_genotype::{GenotypeStore, Genotypes, Variant, VariantSource, VcfZarrHeader, VcfZarrWriter};
 /// # let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("cohort.vcz");
 /// // A store of two variants of three diploid samples, in one chunk.
@@ -61,9 +57,8 @@ const MAX_VARIANTS: u64 = 1 << 34;
 /// let store = GenotypeStore::open(&path, None, MissingChunk::Error)?;
 /// assert_eq!(store.sample_ids()?.as_deref(), Some(&["a", "b", "c"].map(String::from)[..]));
 /// assert_eq!(store.variants(1..2)?[0].id, "v2");
-/// let genotypes = Genotypes::new(store.arrays().to_vec())?;
-/// let result = pca(&genotypes, &Device::best()?, &PcaOptions::default().components(1), &Run::default())?;
-/// assert!(result.vectors[(0, 0)] * result.vectors[(2, 0)] < 0.0, "the first and the last are apart");
+/// // Functions such as `pca` take these.
+/// assert_eq!(Genotypes::new(store.arrays().to_vec())?.ploidy(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -182,8 +177,12 @@ impl GenotypeStore {
         let mut ids: Option<(String, Vec<String>)> = None;
         let (mut read, mut nameless) = (HashSet::new(), None);
         for (table, array) in self.tables.iter().zip(&self.arrays) {
-            let paths = table.layout.sample_paths();
-            let Some((path, column)) = self.first_column(&paths)? else {
+            let named = |path: String| {
+                let column = column(&self.storage, &path, NEVER, &self.memory, self.samples)?;
+                Ok::<_, Error>(column.map(|column| (path, column)))
+            };
+            let paths = table.layout.sample_paths().into_iter();
+            let Some((path, column)) = paths.map(named).find_map(Result::transpose).transpose()? else {
                 nameless = nameless.or(Some(array));
                 continue;
             };
@@ -222,16 +221,6 @@ impl GenotypeStore {
         self.tables.iter().flat_map(VariantTable::doubtful).collect()
     }
 
-    fn first_column(&self, paths: &[String]) -> Result<Option<(String, Column)>> {
-        for path in paths {
-            let column = column(&self.storage, path, NEVER, &self.memory, self.samples)?;
-            if let Some(column) = column {
-                return Ok(Some((path.clone(), column)));
-            }
-        }
-        Ok(None)
-    }
-
     /// Frees the columns that are kept for the next range of [`variants`](VariantSource::variants).
     pub fn forget_variants(&self) {
         self.tables.iter().for_each(VariantTable::forget);
@@ -243,30 +232,19 @@ impl VariantSource for GenotypeStore {
         self.variants
     }
 
-    /// Gives `f` the contigs of the variants, `.` if the store has none.
-    ///
-    /// Reads the column of contigs, and that of positions if chunks of contigs are missing.
-    ///
-    /// # Errors
-    /// Fails as [`variants`](Self::variants) does, and with any error of `f`.
+    /// Gives `f` the contigs of the variants, `.` if the store has none. Reads their column, and if chunks are missing that of positions.
     fn contigs(&self, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         self.tables.iter().try_for_each(|table| table.contigs(&self.memory, f))
     }
 
-    /// Returns the contigs that a VCF-Zarr store names, with or without variants, and their lengths in bases
-    /// if the store has them (`contig_length`). Other layouts name only the contigs of their variants.
-    ///
-    /// # Errors
-    /// [`Error::Store`], [`Error::Chunk`] and [`Error::Io`] for names that cannot be read. A length that cannot be read is `None`.
+    /// Returns the contigs that a VCF-Zarr store names, with or without variants, and their lengths in bases if the store has them
+    /// (`contig_length`) and they can be read. Other layouts name only the contigs of their variants.
     fn named_contigs(&self) -> Result<Vec<(String, Option<u64>)>> {
         let tables = self.tables.iter().map(|table| table.named_contigs(&self.memory));
         Ok(tables.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// Returns the position of a variant, which is counted over all arrays together. Reads only the column of positions.
-    ///
-    /// # Errors
-    /// Fails as [`variants`](Self::variants) does; with [`Error::Store`] if the store has no positions.
+    /// Returns the position of a variant, counted over all arrays, or an [`Error::Store`] without positions. Reads their column alone.
     fn position(&self, variant: u64) -> Result<u64> {
         let mut row = variant;
         for (array, table) in self.arrays.iter().zip(&self.tables) {
@@ -310,9 +288,6 @@ impl VariantSource for GenotypeStore {
 
 /// Returns the storage of the parent group of `store`, and the path of the genotypes within it, if
 /// `store` is a group of scikit-allel's layout without names of samples, and the parent has them.
-///
-/// # Errors
-/// [`Error::Store`] and [`Error::Io`] for metadata that cannot be read.
 fn above(store: &Path, array: Option<&str>) -> Result<Option<(Arc<dyn Storage>, String)>> {
     let array = array.map_or("calldata/GT", |path| path.trim_matches('/'));
     // A path such as `.` has no name of its own.
@@ -432,10 +407,8 @@ fn detect(storage: &dyn Storage) -> Result<Vec<(String, Layout)>> {
     }
     let names = Node::arrays(storage, "");
     if root == Node::Absent && names.is_empty() {
-        return Err(Error::store(
-            storage.place(""),
-            "is not a Zarr store: it has no zarr.json, .zgroup or .zarray",
-        ));
+        let why = "is not a Zarr store: it has no zarr.json, .zgroup or .zarray";
+        return Err(Error::store(storage.place(""), why));
     }
     let there = format!(" (arrays at its root: {})", names.join(", "));
     let hint = Hint::new("array", NAME_IT).followed_by(there);

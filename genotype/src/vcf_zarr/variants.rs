@@ -22,7 +22,6 @@ pub(super) enum Layout {
     Vcf(String),
     /// scikit-allel: `variants/*` in the group of this path.
     Allel(String),
-    /// No arrays describe the variants.
     Plain,
 }
 
@@ -99,12 +98,10 @@ impl VariantTable {
         Self { storage: Arc::clone(storage), layout, rows, kept: Mutex::default() }
     }
 
-    /// Returns the doubtful columns among those that were read so far.
     pub(super) fn doubtful(&self) -> Vec<DoubtfulColumn> {
         self.kept().doubtful.clone()
     }
 
-    /// Frees the columns that are kept for the next range.
     pub(super) fn forget(&self) {
         self.kept().columns = None;
     }
@@ -137,7 +134,6 @@ impl VariantTable {
         range.map(|row| columns.variant(row, &self.storage)).collect()
     }
 
-    /// Gives `f` the contigs in order, each with the number of consecutive variants on it.
     pub(super) fn contigs(&self, memory: &Budget, f: &mut dyn FnMut(&str, u64) -> Result<()>) -> Result<()> {
         let contig = match self.contig(memory)? {
             Some(Contig::Same(name)) => return f(&name, self.rows),
@@ -155,7 +151,6 @@ impl VariantTable {
         if rows > 0 { f(&last, rows) } else { Ok(()) }
     }
 
-    /// Returns the contigs that VCF-Zarr names, and their lengths if the store has them.
     pub(super) fn named_contigs(&self, memory: &Budget) -> Result<Vec<(String, Option<u64>)>> {
         let Layout::Vcf(group) = &self.layout else { return Ok(Vec::new()) };
         if Node::at(&*self.storage, &join(group, "variant_contig"))? == Node::Absent {
@@ -169,7 +164,6 @@ impl VariantTable {
         Ok((0..).zip(names).map(|(row, name)| (name.to_string(), length(row))).collect())
     }
 
-    /// Returns the position of a variant.
     pub(super) fn position(&self, row: u64, memory: &Budget) -> Result<u64> {
         let path = match &self.layout {
             Layout::Vcf(group) => join(group, "variant_position"),
@@ -297,7 +291,6 @@ impl Columns {
 }
 
 impl Contig {
-    /// Returns the bytes of its column.
     fn bytes(&self) -> u64 {
         match self {
             Self::Index(column, _) | Self::Names(column) => column.bytes(),
@@ -314,7 +307,6 @@ impl Contig {
         }
     }
 
-    /// Returns the name of a variant's contig.
     fn name(&self, row: u64, storage: &Arc<dyn Storage>) -> Result<Cow<'_, str>> {
         match self {
             Self::Same(name) => Ok(Cow::from(&**name)),

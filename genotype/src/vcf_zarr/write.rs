@@ -152,10 +152,8 @@ impl VcfZarrWriter {
         let (mut contigs, mut positions) = (Vec::new(), Vec::new());
         let mut alleles = Vec::with_capacity(variants.len() * self.header.alleles);
         for variant in variants {
-            let contig = self.contigs.get(&*variant.contig);
-            contigs.push(
-                *contig.ok_or_else(|| refuse(format!("no contig `{}` in the header", variant.contig)))?,
-            );
+            let no_contig = || refuse(format!("no contig `{}` in the header", variant.contig));
+            contigs.push(*self.contigs.get(&*variant.contig).ok_or_else(no_contig)?);
             let position = i32::try_from(variant.position)
                 .map_err(|_| refuse(format!("position {} is above 2^31 - 1", variant.position)))?;
             positions.push(position);

@@ -29,10 +29,7 @@ impl ColumnMoments {
         matches!(metric, Metric::Cosine | Metric::Correlation)
     }
 
-    /// Creates empty sums for the `wanted` pairs.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    /// Creates empty sums for the `wanted` pairs. Fails with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     pub(super) fn new(device: &Device, columns: u64, wanted: PairSet) -> Result<Self> {
         Ok(Self { columns, wanted, codes: WeightedSums::new(device, columns, 1)?, absent: None })
     }
@@ -99,8 +96,7 @@ impl Moments {
         }
     }
 
-    /// Returns the distance between two columns, from the sum of their products over the rows in which both are known. All sums are whole
-    /// numbers.
+    /// Returns the distance between two columns, from the sum of their products where both are known. All sums are whole numbers.
     pub(super) fn distance(&self, metric: Metric, [i, j]: [usize; 2], product: f64, shared: f64) -> f64 {
         let ([x, xx], [y, yy]) = (self.sums([i, j]), self.sums([j, i]));
         let (part, whole) = match metric {

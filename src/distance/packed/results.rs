@@ -39,13 +39,9 @@ impl PackedPairs {
         if self.wanted != PairSet::Diagonal {
             return Err(mistaken("PackedPairs::finish_diagonal", &self.wanted));
         }
-        Ok(PackedDiagonal {
-            metric: self.metric,
-            recipe: self.recipe,
-            rows: self.rows,
-            sums: self.sums.diagonal()?,
-            absent: self.absent.diagonal()?,
-        })
+        let Self { metric, recipe, rows, .. } = self;
+        let (sums, absent) = (self.sums.diagonal()?, self.absent.diagonal()?);
+        Ok(PackedDiagonal { metric, recipe, rows, sums, absent })
     }
 
     /// Waits and returns the distances of the `own` columns from one another and from all later columns. Rows are `own` and all later columns,
@@ -185,7 +181,6 @@ impl PackedPairs {
     }
 }
 
-/// All sums, on the host.
 struct HostSums {
     of_pairs: OfPairs,
     /// The sum of each pair over all rows, including rows where a code is missing.

@@ -12,13 +12,13 @@ use crate::{
     Budget, Device, Element, Needs, Result, Run, Status, Tensor,
     distance::{
         job::{BlockSink, Measure, Pipeline, most},
-        members::locked,
         precision::{PLAIN, table},
         shares::dealt,
         sums::{PreparedObservations, largest},
     },
     extent::to_usize,
     kernels::distance::TILE,
+    locked::locked,
     stream::{Plan, StreamStats},
 };
 
@@ -28,8 +28,7 @@ const BOX: u64 = 8 << 20;
 /// The number of boxes on the device in addition to those that stay: one being uploaded, one in use, and one that earlier blocks may still need.
 const PASSING: u64 = 3;
 
-/// The memory of a box in addition to its elements, read or not. Host: its tensors and its place in the order of reading. Device: the overhead
-/// of the table's buffer.
+/// The memory of a box besides its elements, read or not. Host: its tensors and its place in the order. Device: its table's buffer.
 const TRACKING: Needs = Needs { host: 256, device: 512 };
 
 /// The arrays' names in messages.
@@ -64,7 +63,6 @@ pub(super) struct BoxSearch {
     pub(super) sizes: BoxSizes,
     /// The number of a member of a group, and the number of members, each of which pairs some strips of boxes of x.
     share: [u64; 2],
-    /// The numbers of observations that are paired.
     pub(super) extents: [u64; 2],
 }
 
@@ -88,10 +86,8 @@ type Prepared<T> = Mutex<(BoxSearch, Boxes<T>, StreamStats)>;
 pub(super) type SearchNeeds = [Needs; 3];
 
 impl BoxSizes {
-    /// Returns the sizes of the largest boxes that fit memory together with the sums of pairs, on each of some members of a group.
-    ///
-    /// # Errors
-    /// [`Error::Budget`](crate::Error::Budget); [`Error::Limit`](crate::Error::Limit).
+    /// Returns the sizes of the largest boxes that fit memory together with the sums of pairs, on each of some members of a group. Fails
+    /// with [`Error::Budget`](crate::Error::Budget) or [`Error::Limit`](crate::Error::Limit).
     pub(super) fn within(
         reading: &StoredOperands,
         measure: &Measure,
@@ -141,8 +137,7 @@ impl BoxSizes {
 }
 
 impl BoxSearch {
-    /// # Errors
-    /// As [`Measure::new`].
+    /// Fails as [`Measure::new`] does.
     fn new<T: Element>(reading: StoredOperands, sizes: BoxSizes, share: [u64; 2], run: &Run) -> Result<Self> {
         let plans = reading.plans(Some(sizes.of_box), reading.features)?;
         let (measure, extents) = (reading.measure::<T>()?, reading.extents());
@@ -151,10 +146,8 @@ impl BoxSearch {
     }
 
     /// Prepares a search on each member of the group, which has the pairs of some observations of x, and passes it to `work`. Progress reports two
-    /// passes: the first reads and prepares all observations, the second computes distances.
-    ///
-    /// # Errors
-    /// As [`neighbors_stored`](super::neighbors_stored).
+    /// passes: the first reads and prepares all observations, the second computes distances. Fails as
+    /// [`neighbors_stored`](super::neighbors_stored) does.
     pub(super) fn on_members<T: Element, R: Send>(
         reading: &StoredOperands,
         sizes: BoxSizes,
@@ -179,7 +172,6 @@ impl BoxSearch {
         Ok(results)
     }
 
-    /// Prepares a search on each member of `device`.
     fn prepared<T: Element>(
         reading: &StoredOperands,
         sizes: BoxSizes,
@@ -195,7 +187,6 @@ impl BoxSearch {
         })
     }
 
-    /// True for the first member of a group.
     pub(super) const fn is_first(&self) -> bool {
         self.share[0] == 0
     }
@@ -208,16 +199,12 @@ impl BoxSearch {
         dealt(strips, self.share)
     }
 
-    /// Returns the observations of a strip.
     fn rows_of(&self, strip: &Range<usize>) -> Range<u64> {
         let [start, end] = [strip.start, strip.end].map(|number| self.observations(0, number).start);
         start..end
     }
 
-    /// Passes each block of distances to `sink`.
-    ///
-    /// # Errors
-    /// As [`neighbors_stored`](super::neighbors_stored).
+    /// Passes each block of distances to `sink`. Fails as [`neighbors_stored`](super::neighbors_stored) does.
     pub(super) fn each_block<T: Element>(
         &self,
         boxes: Boxes<T>,
@@ -298,7 +285,6 @@ impl BoxSearch {
         Ok(())
     }
 
-    /// Returns the prepared observations of a box.
     fn operand<'t, T: Element>(
         &self,
         (array, number): (usize, usize),
@@ -306,12 +292,8 @@ impl BoxSearch {
         tables: &Tables,
     ) -> Result<PreparedObservations<'t, T>> {
         let (first, table) = (self.observations(array, number).start, Arc::clone(&tables[array][number]));
-        PreparedObservations::prepared(
-            (NAMES[array], x, first),
-            table,
-            self.measure.wide,
-            &self.measure.options,
-        )
+        let Measure { wide, options, .. } = &self.measure;
+        PreparedObservations::prepared((NAMES[array], x, first), table, *wide, options)
     }
 
     fn boxes(&self, array: usize) -> usize {

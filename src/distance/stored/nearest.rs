@@ -11,20 +11,18 @@ use crate::{
     distance::{
         Metric, NearestSoFar, Neighbors, RadiusNeighbors,
         job::{Job, Measure},
-        members::{locked, with_members},
+        members::with_members,
         neighbors::{chosen, neighbors},
         on_device::BlockSums,
         search::Search,
         within::{PairsWithin, Radius},
     },
     extent::to_usize,
+    locked::locked,
     stream::StreamStats,
 };
 
-/// Returns the k nearest by a search in boxes, which the device makes if `on_device`, otherwise the host; and the number of members that shared it.
-///
-/// # Errors
-/// As [`neighbors_stored`](super::neighbors_stored).
+/// Returns the k nearest by a search in boxes, by the device if `on_device`, and its number of members. Fails as `neighbors_stored`.
 fn nearest_in_boxes<T: Element>(
     reading: &StoredOperands,
     k: u64,
@@ -51,12 +49,8 @@ fn nearest_in_boxes<T: Element>(
         let mut nearest = Search::new(measure, extents, k, side)?;
         let mut sums = BlockSums::new(measure, measure.search_terms(), extents, side, &search.run)?;
         search.each_strip(boxes, stats, &mut |x, y| {
-            sums.add(
-                (x, x.range(), 0),
-                y,
-                &mut |sums, rows, columns| nearest.offer(sums, rows, columns),
-                &mut drop,
-            )
+            let mut offer = |sums: &Tensor<f32>, rows, columns| nearest.offer(sums, rows, columns);
+            sums.add((x, x.range(), 0), y, &mut offer, &mut drop)
         })?;
         let started = Instant::now();
         let (kept, numbers) = nearest.into_tensors();
@@ -85,9 +79,7 @@ fn needs(measure: &Measure, (extents, k, on_device): ([u64; 2], u64, bool)) -> S
 }
 
 /// Returns the k nearest neighbors, as [`neighbors`] does if all observations fit the device, and the number of members that shared the work.
-///
-/// # Errors
-/// As [`neighbors_stored`](super::neighbors_stored).
+/// Fails as [`neighbors_stored`](super::neighbors_stored) does.
 pub(super) fn nearest<T: Element>(
     reading: &StoredOperands,
     k: usize,
@@ -106,10 +98,7 @@ pub(super) fn nearest<T: Element>(
 }
 
 /// Returns the neighbors within a radius, as [`radius_neighbors`](crate::distance::radius_neighbors()) does, and the number of members that shared
-/// the work.
-///
-/// # Errors
-/// As [`radius_neighbors_stored`](super::radius_neighbors_stored).
+/// the work. Fails as [`radius_neighbors_stored`](super::radius_neighbors_stored) does.
 pub(super) fn within<T: Element>(
     reading: &StoredOperands,
     radius: f64,
@@ -157,10 +146,7 @@ fn resident<T: Element, R>(
 }
 
 /// Returns the sizes of a search in boxes, and true if the device searches; none if all observations are better loaded at once. `needs` gets true
-/// for a search by the device.
-///
-/// # Errors
-/// [`Error::Budget`], with the minimum of the way that needs less; [`Error::Limit`].
+/// for a search by the device. Fails with [`Error::Budget`], with the minimum of the way that needs less; [`Error::Limit`].
 fn in_boxes<T: Element>(
     reading: &StoredOperands,
     on_device: bool,

@@ -27,10 +27,8 @@ fn extents(x: &Arc<dyn ChunkedArray>, columns: bool) -> Result<[u64; 2]> {
     }
 }
 
-/// Returns the plan for the largest of the sizes `size`, `smaller(size)` and so on that fits memory. The smallest is 1.
-///
-/// # Errors
-/// If no plan fits, the error of the one that needs the least memory; other errors of `plan`.
+/// Returns the plan for the largest of the sizes `size`, `smaller(size)` and so on that fits memory. The smallest is 1. If none fits, fails
+/// with the error of the one that needs the least memory.
 pub(super) fn largest_that_fits<P>(
     mut size: u64,
     smaller: impl Fn(u64) -> u64,
@@ -74,8 +72,7 @@ type BoxSink<'a, T> = dyn FnMut(&[Range<u64>], Vec<Tensor<T>>) -> Result<()> + '
 pub(super) type Plans = Vec<(u64, Plan)>;
 
 impl StoredOperands {
-    /// # Errors
-    /// [`Error::Shape`]; [`Error::NoF64`]; [`Error::Argument`] as [`Metric::check`].
+    /// Fails with [`Error::Shape`]; [`Error::NoF64`]; [`Error::Argument`] as [`Metric::check`].
     pub(super) fn new<A: SharedArray>(
         x: &A,
         y: Option<&A>,
@@ -120,10 +117,7 @@ impl StoredOperands {
         Ok(Self { arrays, device, metric, options, counts, features, staged, convert })
     }
 
-    /// Returns the measure for elements of type `T`, before any observation is known.
-    ///
-    /// # Errors
-    /// [`Error::NoF64`].
+    /// Returns the measure for elements of type `T`, before any observation is known. Fails with [`Error::NoF64`].
     pub(super) fn measure<T: Element>(&self) -> Result<Measure> {
         Measure::new::<T>(&self.device, self.metric, &self.options, self.features, self.others().is_none())
     }
@@ -154,10 +148,7 @@ impl StoredOperands {
     }
 
     /// Loads whole arrays, if memory holds them together with the `later` needs. Returns the tensors, the run with the memory that remains, and the
-    /// digest of each array.
-    ///
-    /// # Errors
-    /// [`Error::Budget`]; as [`load`].
+    /// digest of each array. Fails with [`Error::Budget`]; as [`load`].
     pub(super) fn load<T: Element>(
         &self,
         run: &Run,
@@ -174,10 +165,7 @@ impl StoredOperands {
         Ok((tensors, Run { memory, ..run.clone() }, digests))
     }
 
-    /// Plans the loading of whole arrays, and returns the memory that remains once they are loaded.
-    ///
-    /// # Errors
-    /// [`Error::Budget`].
+    /// Plans the loading of whole arrays, and returns the memory that remains once they are loaded. Fails with [`Error::Budget`].
     pub(super) fn to_load(&self, memory: &Budget, later: Needs) -> Result<(Plans, Budget)> {
         let device = &self.device;
         let plan = |array: &Arc<dyn ChunkedArray>| {
@@ -222,10 +210,7 @@ impl StoredOperands {
         self.arrays.iter().zip(self.counts.iter().copied()).map(plan).collect()
     }
 
-    /// Returns the widest boxes, with the same features of all observations, that fit memory together with the sums.
-    ///
-    /// # Errors
-    /// [`Error::Budget`].
+    /// Returns the widest boxes, of the same features of all observations, that fit memory with the sums. Fails with [`Error::Budget`].
     pub(super) fn feature_boxes(&self, memory: &Budget) -> Result<Plans> {
         let device = &self.device;
         let chunk = self.arrays[0].chunk_shape()[usize::from(!self.options.columns)];
@@ -252,9 +237,7 @@ impl StoredOperands {
     }
 
     /// Passes the boxes of the plans, one of each at a time, to `sink` as tensors, with the core of the first. Leaves out those that `left_out` marks.
-    ///
-    /// # Errors
-    /// As [`Blocks::next_block`] and [`Block::tensor`](crate::stream::Block::tensor); those of `sink`.
+    /// Errors: as [`Blocks::next_block`] and [`Block::tensor`](crate::stream::Block::tensor); those of `sink`.
     pub(super) fn each<T: Element>(
         &self,
         plans: &[(u64, Plan)],
@@ -283,10 +266,7 @@ impl StoredOperands {
         Ok(())
     }
 
-    /// Passes the boxes with the same features to `sink`, in order, and reports progress.
-    ///
-    /// # Errors
-    /// As [`each`](Self::each).
+    /// Passes the boxes with the same features to `sink`, in order, and reports progress. Fails as [`each`](Self::each) does.
     pub(super) fn each_features<T: Element>(
         &self,
         plans: &[(u64, Plan)],

@@ -4,7 +4,7 @@ use crate::{Error, Result, extent::to_usize, fresh};
 
 /// The bytes of a buffer.
 #[derive(Debug)]
-pub(super) enum CpuBytes {
+pub(crate) enum CpuBytes {
     /// Memory that starts at a cache line, so that it is aligned for any element type and vector.
     ///
     /// The system provides fresh pages as zeros if an allocation needs no more than the allocator's own alignment. With
@@ -12,12 +12,6 @@ pub(super) enum CpuBytes {
     Own { room: Vec<u8>, first: usize, len: usize },
     /// An application's bytes, which are only read.
     Lent(&'static [u8]),
-}
-
-impl Default for CpuBytes {
-    fn default() -> Self {
-        Self::Own { room: Vec::new(), first: 0, len: 0 }
-    }
 }
 
 impl CpuBytes {
@@ -39,14 +33,14 @@ impl CpuBytes {
         bytes.max(1).next_multiple_of((1 << step).max(64))
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Own { room, first, len } => &room[*first..][..*len],
             Self::Lent(bytes) => bytes,
         }
     }
 
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Own { room, first, len } => &mut room[*first..][..*len],
             Self::Lent(_) => unreachable!("views of an application's memory should only be read"),
@@ -71,28 +65,6 @@ impl Drop for CpuBytes {
         if let Self::Own { room, .. } = self {
             fresh::DEVICES.keep(std::mem::take(room));
         }
-    }
-}
-
-/// A buffer that the host holds.
-#[derive(Debug)]
-pub(crate) struct HostLines(pub(super) CpuBytes);
-
-impl HostLines {
-    pub(super) fn swap(&mut self, other: &mut CpuBytes) {
-        std::mem::swap(&mut self.0, other);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.0.bytes()
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        self.0.bytes_mut()
     }
 }
 

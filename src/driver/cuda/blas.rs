@@ -6,7 +6,7 @@
 
 use std::{
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use cudarc::cublas::{
@@ -15,7 +15,7 @@ use cudarc::cublas::{
 };
 
 use super::{gpu::Gpu, libraries, memory, trail::Launch};
-use crate::{DType, Error, Result, Timeline, driver::GemmCall, timeline::Stage};
+use crate::{DType, Error, Result, Timeline, driver::GemmCall, timeline::Stage, waiting::lock};
 
 /// The cuBLAS handle of one device. It is opened at the first product, since loading cuBLAS takes longer than opening the device.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ unsafe impl Send for Handle {}
 impl Drop for Handle {
     fn drop(&mut self) {
         self.1.take_left_error();
-        self.1.context().record_err(self.1.context().bind_to_thread());
+        self.1.context.record_err(self.1.context.bind_to_thread());
         // SAFETY: the handle was created by `create_handle` and is destroyed once. Nothing can be done about a failure.
         let _ = unsafe { result::destroy_handle(self.0) };
     }
@@ -48,7 +48,7 @@ impl Handle {
     fn new(gpu: &Arc<Gpu>) -> Result<Self> {
         let handle = Self(result::create_handle().map_err(|error| failed(gpu, error))?, gpu.clone());
         // SAFETY: the handle and the stream are alive; the handle keeps the device, and so the stream.
-        unsafe { result::set_stream(handle.0, gpu.compute().cu_stream().cast()) }
+        unsafe { result::set_stream(handle.0, gpu.compute.cu_stream().cast()) }
             .map_err(|error| failed(gpu, error))?;
         Ok(handle)
     }
@@ -103,7 +103,7 @@ impl Blas {
         let int = |extent: u32| i32::try_from(extent).ok();
         let (m, n, k) = (int(call.m)?, int(call.n)?, int(call.k)?);
         let (lda, ldb, ldc) = (int(lda)?, int(ldb)?, int(ldc)?);
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         if matches!(*state, State::Unknown) {
             *state = match libraries::cublas(libraries::driver_version()).map(|_| Handle::new(gpu)) {
                 Ok(Ok(handle)) => State::Open(handle),

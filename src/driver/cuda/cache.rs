@@ -96,10 +96,8 @@ impl Cache {
         decode(key, &fs::read(self.0.join(key.file_name())).ok()?)
     }
 
-    /// Stores the image of a key. Another process may store the same image at the same time.
-    ///
-    /// # Errors
-    /// The operating system's error. A caller can continue without the cache.
+    /// Stores the image of a key. Another process may store the same image at the same time. Fails with the operating
+    /// system's error. A caller can continue without the cache.
     pub(super) fn put(&self, key: &Key, image: &[u8]) -> io::Result<()> {
         static UNIQUE: AtomicU64 = AtomicU64::new(0);
         fs::create_dir_all(&self.0)?;

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     num::NonZero,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
     time::Instant,
 };
 
@@ -15,7 +15,7 @@ use super::{
     times::Times,
     trail::{Launch, Trail},
 };
-use crate::{Error, Result, timeline::Asked};
+use crate::{Error, Result, timeline::Asked, waiting::lock};
 
 /// A device that is open.
 ///
@@ -23,9 +23,12 @@ use crate::{Error, Result, timeline::Asked};
 /// to `compute`, in program order. Events order the two streams if one needs the other's results.
 #[derive(Debug)]
 pub(crate) struct Gpu {
-    context: Arc<CudaContext>,
-    compute: Arc<CudaStream>,
-    copy: Arc<CudaStream>,
+    /// The context that all memory and both streams belong to.
+    pub(super) context: Arc<CudaContext>,
+    /// The stream that keeps program order.
+    pub(super) compute: Arc<CudaStream>,
+    /// The stream of uploads.
+    pub(super) copy: Arc<CudaStream>,
     name: String,
     pub(super) pool: Pool,
     /// The reason why the device is lost, once it is lost.
@@ -74,25 +77,7 @@ impl Gpu {
         })
     }
 
-    /// Returns the context that all memory and both streams belong to.
-    pub(super) fn context(&self) -> &Arc<CudaContext> {
-        &self.context
-    }
-
-    /// Returns the stream that keeps program order.
-    pub(super) fn compute(&self) -> &Arc<CudaStream> {
-        &self.compute
-    }
-
-    /// Returns the stream of uploads.
-    pub(super) fn copy(&self) -> &Arc<CudaStream> {
-        &self.copy
-    }
-
-    /// Makes the context current on the calling thread. Fails once the device is lost.
-    ///
-    /// # Errors
-    /// [`Error::DeviceLost`] if the device is lost.
+    /// Makes the context current on the calling thread. Fails with [`Error::DeviceLost`] once the device is lost.
     pub(super) fn enter(&self) -> Result<()> {
         self.alive()?;
         self.take_left_error();
@@ -207,15 +192,11 @@ impl Gpu {
     pub(super) fn keep_pace(&self) -> Result<()> {
         let here = self.mark()?;
         let passed = {
-            let mut pace = self.pace();
+            let mut pace = lock(&self.pace);
             pace.push_back(here);
             if pace.len() > AHEAD { pace.pop_front() } else { None }
         };
         passed.map_or(Ok(()), |mark| self.wait_until(&mark))
-    }
-
-    fn pace(&self) -> MutexGuard<'_, VecDeque<Mark>> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Blocks the host until everything enqueued on both streams has ended.

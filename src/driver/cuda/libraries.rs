@@ -41,10 +41,7 @@ pub(super) struct Candidate {
     pub(super) include: Option<PathBuf>,
 }
 
-/// Loads the driver's library, so that cudarc finds it.
-///
-/// # Errors
-/// One line that says why there is none.
+/// Loads the driver's library, so that cudarc finds it. Fails with one line that says why there is none.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(crate) fn driver() -> Result<(), String> {
     if cfg!(target_os = "macos") {
@@ -85,10 +82,8 @@ pub(super) fn driver_version() -> i32 {
 }
 
 /// Loads a cuBLAS that a driver for CUDA `driver_version` (13000 for 13.0) can run, so that cudarc finds it. This takes
-/// a large part of a second, so callers call it at the first product, not when a device is opened.
-///
-/// # Errors
-/// One line that says why there is none and what to install.
+/// a large part of a second, so callers call it at the first product, not when a device is opened. Fails with one line
+/// that says why there is none and what to install.
 #[cfg(not(feature = "cuda-emulator"))]
 pub(crate) fn cublas(driver_version: i32) -> Result<PathBuf, String> {
     load_cublas(driver_version / 1000)
@@ -99,7 +94,8 @@ pub(crate) fn cublas(driver_version: i32) -> Result<PathBuf, String> {
 fn load_cublas(major: i32) -> Result<PathBuf, String> {
     let mut failed = None;
     for Candidate { path, .. } in candidates(CUBLAS, &explicit_folders(), &folders(), major) {
-        if let Some((folder, name)) = folder_and_name(&path) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let (Some(folder), Some(name)) = (folder, path.file_name().and_then(std::ffi::OsStr::to_str)) {
             // cuBLAS needs cuBLASLt. Outside of the system's folders, it finds cuBLASLt only if that is loaded already.
             let lt = folder.join(name.replace("cublas", "cublasLt"));
             if let Err(why) = if lt.is_file() { load(&lt).map(|_| ()) } else { Ok(()) } {
@@ -130,18 +126,12 @@ pub(super) fn nvrtc_candidates(major: i32) -> Result<Vec<Candidate>, String> {
 mod emulated {
     use super::*;
 
-    /// Makes and loads the emulator's libraries, so that cudarc finds them.
-    ///
-    /// # Errors
-    /// The reason why they cannot be made.
+    /// Makes and loads the emulator's libraries, so that cudarc finds them. Fails with the reason why they cannot be made.
     pub(crate) fn driver() -> Result<(), String> {
         cuda_emulator::load().map(|_| ())
     }
 
-    /// Returns the path of the emulator's cuBLAS.
-    ///
-    /// # Errors
-    /// The reason why it cannot be made.
+    /// Returns the path of the emulator's cuBLAS. Fails with the reason why it cannot be made.
     pub(crate) fn cublas(_: i32) -> Result<PathBuf, String> {
         cuda_emulator::load().map(|libraries| libraries.cublas.clone())
     }
@@ -167,10 +157,7 @@ pub(super) fn real_nvrtc_candidates(major: i32) -> Vec<Candidate> {
 }
 
 /// Loads the builtins library of an NVRTC of this version, which cannot compile without it: from the folder of NVRTC,
-/// or by name alone. NVRTC 13.0 and newer finds the builtins only if they are loaded already.
-///
-/// # Errors
-/// The loader's reason.
+/// or by name alone. NVRTC 13.0 and newer finds the builtins only if they are loaded already. Fails with the loader's reason.
 pub(super) fn load_builtins(nvrtc: &Path, (major, minor): (i32, i32)) -> Result<(), String> {
     // The emulator's NVRTC has no builtins.
     if !NVRTC.iter().any(|&(_, name)| nvrtc.ends_with(name)) {
@@ -187,10 +174,7 @@ pub(super) fn load_builtins(nvrtc: &Path, (major, minor): (i32, i32)) -> Result<
         .map_err(|why| format!("{} lacks a part of it: {why}", nvrtc.display()))
 }
 
-/// Loads a library and never unloads it.
-///
-/// # Errors
-/// The loader's reason.
+/// Loads a library and never unloads it. Fails with the loader's reason.
 pub(super) fn load(path: &Path) -> Result<&'static Library, String> {
     // SAFETY: by their names these are NVIDIA's libraries, whose initialisers have no requirements.
     let library = unsafe { Library::new(path) }.map_err(|error| {
@@ -278,13 +262,6 @@ fn wheel_folders(prefix: &Path) -> Vec<PathBuf> {
     };
     let wheels = roots.iter().map(|root| root.join("nvidia")).filter(|folder| folder.is_dir());
     wheels.flat_map(|folder| libraries.iter().map(move |library| folder.join(library))).collect()
-}
-
-/// Returns the folder and the file name of a path, or `None` if the path has no folder.
-#[cfg(any(test, not(feature = "cuda-emulator")))]
-fn folder_and_name(path: &Path) -> Option<(PathBuf, &str)> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
-    Some((folder.into(), path.file_name().and_then(std::ffi::OsStr::to_str)?))
 }
 
 /// Returns the names in a folder in descending order, or nothing if the folder cannot be read.

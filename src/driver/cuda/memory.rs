@@ -17,6 +17,7 @@ use crate::{
     Error, Result,
     driver::{Memory, Slice, foreign},
     extent::to_usize,
+    waiting::lock,
 };
 
 /// Memory of a CUDA device.
@@ -77,14 +78,14 @@ impl CudaMemory {
 
     /// Allocates memory from the pool, in the order of the compute stream: memory that this stream freed before can be used at once.
     pub(super) fn alloc(gpu: &Arc<Gpu>, bytes: u64) -> Result<Self> {
-        Ok(Self::new(gpu, take(gpu, gpu.compute(), bytes)?, Owner::Pool))
+        Ok(Self::new(gpu, take(gpu, &gpu.compute, bytes)?, Owner::Pool))
     }
 
     /// Allocates memory that an upload fills, in the order of the copy stream, so that the copy need not wait for enqueued kernels.
     pub(super) fn alloc_for_upload(gpu: &Arc<Gpu>, bytes: u64) -> Result<Self> {
         gpu.keep_pace()?;
-        let memory = Self::new(gpu, take(gpu, gpu.copy(), bytes)?, Owner::Pool);
-        memory.copied_until(Arc::new(gpu.event(gpu.copy())?));
+        let memory = Self::new(gpu, take(gpu, &gpu.copy, bytes)?, Owner::Pool);
+        memory.copied_until(Arc::new(gpu.event(&gpu.copy)?));
         Ok(memory)
     }
 
@@ -95,7 +96,7 @@ impl CudaMemory {
         slice: CudaSlice<T>,
     ) -> Result<Self> {
         let mut slice = LentSlice(slice);
-        let pointer = gpu.check(slice.settle(gpu.compute()))?;
+        let pointer = gpu.check(slice.settle(&gpu.compute))?;
         if !pointer.is_multiple_of(16) {
             // Kernels load 16 bytes at once.
             return Err(Error::argument(
@@ -124,10 +125,10 @@ impl CudaMemory {
     pub(super) fn give_back<T: 'static>(self, len: usize) -> CudaSlice<T> {
         let mut allocation = self.0;
         allocation.order_compute();
-        let stream = allocation.gpu.compute().clone();
+        let stream = allocation.gpu.compute.clone();
         match std::mem::replace(&mut allocation.owner, Owner::Nobody) {
             Owner::Application(mut slice) => {
-                allocation.gpu.context().record_err(slice.settle(&stream));
+                allocation.gpu.context.record_err(slice.settle(&stream));
                 match slice.into_any().downcast::<CudaSlice<T>>() {
                     Ok(slice) if slice.len() == len => *slice,
                     _ => unreachable!("a tensor's elements should be those of the slice it was made of"),
@@ -147,16 +148,11 @@ impl CudaMemory {
 
     /// Stores the event of the copy stream after which the memory is complete.
     pub(super) fn copied_until(&self, event: Arc<CudaEvent>) {
-        *self.0.copied.lock().unwrap_or_else(PoisonError::into_inner) = Some(event);
+        *lock(&self.0.copied) = Some(event);
     }
 
     pub(super) fn belongs_to(&self, gpu: &Arc<Gpu>) -> bool {
         Arc::ptr_eq(&self.0.gpu, gpu)
-    }
-
-    /// Returns true if the compute stream may have used the memory.
-    pub(super) fn is_used(&self) -> bool {
-        self.0.used.load(Ordering::Relaxed)
     }
 }
 
@@ -164,7 +160,7 @@ impl Allocation {
     /// Makes the compute stream wait for the copy stream's uses of the memory.
     fn order_compute(&mut self) {
         if let Some(event) = self.copied.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            self.gpu.context().record_err(self.gpu.compute().wait(&event));
+            self.gpu.context.record_err(self.gpu.compute.wait(&event));
         }
     }
 
@@ -172,12 +168,12 @@ impl Allocation {
         // Otherwise an error that an earlier drop left would make these calls do nothing.
         self.gpu.take_left_error();
         self.order_compute();
-        let stream = self.gpu.compute().clone();
+        let stream = self.gpu.compute.clone();
         match &mut self.owner {
             Owner::Nobody => Ok(()),
             Owner::Application(slice) => slice.settle(&stream).map(drop),
             Owner::Pool => {
-                self.gpu.context().bind_to_thread()?;
+                self.gpu.context.bind_to_thread()?;
                 // SAFETY: the pointer came from the pool, and is freed once, in stream order after all uses.
                 unsafe { result::free_async(self.pointer, stream.cu_stream()) }
             }
@@ -189,7 +185,7 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         // There is no caller to return an error to: the next call on the context returns it.
         let freed = self.free();
-        self.gpu.context().record_err(freed);
+        self.gpu.context.record_err(freed);
     }
 }
 
@@ -220,8 +216,8 @@ pub(super) fn pointer(slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
 /// Returns the address of a window that the copy stream is about to fill, after the compute stream's earlier uses.
 pub(super) fn upload_pointer(gpu: &Gpu, slice: Slice<'_>) -> Result<sys::CUdeviceptr> {
     let memory = cuda(slice)?;
-    if memory.is_used() {
-        gpu.check(gpu.copy().wait(&gpu.event(gpu.compute())?))?;
+    if memory.0.used.load(Ordering::Relaxed) {
+        gpu.check(gpu.copy.wait(&gpu.event(&gpu.compute)?))?;
     }
     Ok(memory.0.pointer + slice.offset)
 }
@@ -230,7 +226,7 @@ pub(super) fn upload_pointer(gpu: &Gpu, slice: Slice<'_>) -> Result<sys::CUdevic
 pub(super) fn clear(gpu: &Gpu, dst: Slice<'_>) -> Result<()> {
     let (to, bytes) = (pointer(dst)?, to_usize(dst.bytes));
     // SAFETY: the window lies in live memory, and the call is in the order of the stream that frees the memory.
-    gpu.check(unsafe { result::memset_d8_async(to, 0, bytes, gpu.compute().cu_stream()) })
+    gpu.check(unsafe { result::memset_d8_async(to, 0, bytes, gpu.compute.cu_stream()) })
 }
 
 /// Copies a window to another of the same length.
@@ -242,7 +238,7 @@ pub(super) fn copy(gpu: &Gpu, src: Slice<'_>, dst: Slice<'_>) -> Result<()> {
 pub(super) fn copy_from(gpu: &Gpu, from: sys::CUdeviceptr, dst: Slice<'_>) -> Result<()> {
     let (to, bytes) = (pointer(dst)?, to_usize(dst.bytes));
     // SAFETY: as in `clear`; the source and the destination are different memory.
-    gpu.check(unsafe { result::memcpy_dtod_async(to, from, bytes, gpu.compute().cu_stream()) })
+    gpu.check(unsafe { result::memcpy_dtod_async(to, from, bytes, gpu.compute.cu_stream()) })
 }
 
 /// Returns the CUDA memory of a window, or an error if the memory is of another backend.

@@ -59,13 +59,11 @@ pub(crate) struct CudaDriver {
 }
 
 impl CudaDriver {
-    /// Takes over an application's slice as memory.
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`] if the slice belongs to another context; [`Error::Argument`] if it is not aligned to 16 bytes.
+    /// Takes over an application's slice as memory. Fails with [`Error::WrongDevice`] if the slice belongs to another
+    /// context; [`Error::Argument`] if it is not aligned to 16 bytes.
     pub(crate) fn lend<T: Element>(&self, op: &'static str, slice: CudaSlice<T>) -> Result<CudaMemory> {
         self.gpu.enter()?;
-        if slice.context().cu_ctx() != self.gpu.context().cu_ctx() {
+        if slice.context().cu_ctx() != self.gpu.context.cu_ctx() {
             let on = format_args!("another context of cuda:{}", slice.context().ordinal());
             return Err(Error::wrong_device(op, "slice", on, &self.info.name));
         }
@@ -168,7 +166,7 @@ impl Driver for CudaDriver {
 
     fn prepare(&self, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<()> {
         self.gpu.enter()?;
-        self.modules.prepare(&self.gpu, kernel, spec)
+        self.modules.get(&self.gpu, kernel, spec).map(drop)
     }
 
     fn launch(
@@ -206,7 +204,7 @@ impl Driver for CudaDriver {
     fn order_after(&self, fence: &Fence) -> Result<()> {
         self.gpu.enter()?;
         match fence {
-            Fence::Cuda(event) => self.gpu.check(self.gpu.compute().wait(event)),
+            Fence::Cuda(event) => self.gpu.check(self.gpu.compute.wait(event)),
             Fence::Passed => Ok(()),
         }
     }

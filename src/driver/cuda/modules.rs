@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     ffi::{CString, c_void},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use cudarc::driver::{CudaContext, result, sys};
@@ -14,11 +14,12 @@ use crate::{
     Error, Result,
     kernel::{Grid, KernelDef, Key, Spec},
     timeline::Asked,
+    waiting::lock,
 };
 
 /// A kernel loaded for one spec.
 #[derive(Debug)]
-struct Function {
+pub(super) struct Function {
     context: Arc<CudaContext>,
     module: sys::CUmodule,
     function: sys::CUfunction,
@@ -47,7 +48,7 @@ impl Function {
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) }
             .map_err(|error| refused("does not load the code", error))?;
         let mut loaded =
-            Self { context: gpu.context().clone(), module, function: std::ptr::null_mut(), threads };
+            Self { context: gpu.context.clone(), module, function: std::ptr::null_mut(), threads };
         let name = CString::new(kernel.name).expect("names of kernels should hold no zero");
         // SAFETY: the module is loaded.
         loaded.function = unsafe { result::module::get_function(module, name) }
@@ -87,29 +88,24 @@ impl Modules {
         Self { images, loaded: Mutex::default() }
     }
 
-    /// Returns the function of a kernel and a spec. If two threads request the same new function, both load it.
-    fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Function>> {
+    /// Returns the function of a kernel and a spec, which is loaded, and compiled unless it is cached. If two threads request
+    /// the same new function, both load it.
+    pub(super) fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Function>> {
         let key = kernel.key(spec);
-        let lock = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = lock().get(&key) {
+        if let Some(function) = lock(&self.loaded).get(&key) {
             return Ok(function.clone());
         }
         let image = self.images.image(kernel, spec)?;
         let function = Arc::new(Function::load(gpu, kernel, spec, image)?);
-        Ok(lock().entry(key).or_insert(function).clone())
+        Ok(lock(&self.loaded).entry(key).or_insert(function).clone())
     }
 
     /// Returns the name and the constants of each loaded function.
     #[cfg(all(any(test, feature = "suite"), feature = "cuda-emulator"))]
     pub(super) fn loaded(&self) -> std::collections::BTreeSet<String> {
-        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = lock(&self.loaded);
         let values = |key: &Key| key.spec.iter().map(|&(_, value)| value).collect::<Vec<_>>();
         loaded.keys().map(|key| format!("{} {:?}", key.name, values(key))).collect()
-    }
-
-    /// Loads a kernel for a spec, and compiles it first unless it is cached.
-    pub(super) fn prepare(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<()> {
-        self.get(gpu, kernel, spec).map(drop)
     }
 
     /// Enqueues a kernel on the compute stream; `pointers` are the kernel's arguments in order.
@@ -146,7 +142,7 @@ impl Modules {
                 (x, y, z),
                 (function.threads, 1, 1),
                 0,
-                gpu.compute().cu_stream(),
+                gpu.compute.cu_stream(),
                 &mut arguments,
             )
         };

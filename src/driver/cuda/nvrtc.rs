@@ -40,62 +40,49 @@ pub(crate) struct Compiled {
     pub(crate) log: String,
 }
 
-/// The functions of NVRTC, with their types in nvrtc.h.
-#[derive(Debug)]
-struct Functions {
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
-    error_string: unsafe extern "C" fn(Status) -> *const c_char,
-    arch_count: unsafe extern "C" fn(*mut c_int) -> Status,
-    archs: unsafe extern "C" fn(*mut c_int) -> Status,
-    create: unsafe extern "C" fn(
-        *mut Program,
-        *const c_char,
-        *const c_char,
-        c_int,
-        *const *const c_char,
-        *const *const c_char,
-    ) -> Status,
-    destroy: unsafe extern "C" fn(*mut Program) -> Status,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
-    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
-    ptx_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    ptx: unsafe extern "C" fn(Program, *mut c_char) -> Status,
-    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    cubin: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+/// Declares the functions of NVRTC by their names and types in nvrtc.h.
+macro_rules! functions {
+    ($($field:ident = $name:literal($($argument:ty),*) -> $result:ty;)*) => {
+        #[derive(Debug)]
+        struct Functions {
+            $($field: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl Functions {
+            fn load(library: &'static Library) -> Result<Self, String> {
+                /// # Safety
+                /// `T` is the type of the function with this name.
+                unsafe fn symbol<T: Copy>(library: &'static Library, name: &str) -> Result<T, String> {
+                    // SAFETY: the caller promises that `T` is the function's type.
+                    let symbol = unsafe { library.get::<T>(name.as_bytes()) };
+                    let missing = |_| format!("{name} is missing; NVRTC 11.2 or newer is needed");
+                    symbol.map(|symbol| *symbol).map_err(missing)
+                }
+                // SAFETY: each field has the type that nvrtc.h gives the function, and the library stays loaded for good.
+                unsafe { Ok(Self { $($field: symbol(library, $name)?,)* }) }
+            }
+        }
+    };
+}
+
+functions! {
+    version = "nvrtcVersion"(*mut c_int, *mut c_int) -> Status;
+    error_string = "nvrtcGetErrorString"(Status) -> *const c_char;
+    arch_count = "nvrtcGetNumSupportedArchs"(*mut c_int) -> Status;
+    archs = "nvrtcGetSupportedArchs"(*mut c_int) -> Status;
+    create = "nvrtcCreateProgram"(
+        *mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> Status;
+    destroy = "nvrtcDestroyProgram"(*mut Program) -> Status;
+    compile = "nvrtcCompileProgram"(Program, c_int, *const *const c_char) -> Status;
+    log_size = "nvrtcGetProgramLogSize"(Program, *mut usize) -> Status;
+    log = "nvrtcGetProgramLog"(Program, *mut c_char) -> Status;
+    ptx_size = "nvrtcGetPTXSize"(Program, *mut usize) -> Status;
+    ptx = "nvrtcGetPTX"(Program, *mut c_char) -> Status;
+    cubin_size = "nvrtcGetCUBINSize"(Program, *mut usize) -> Status;
+    cubin = "nvrtcGetCUBIN"(Program, *mut c_char) -> Status;
 }
 
 impl Functions {
-    fn load(library: &'static Library) -> Result<Self, String> {
-        /// # Safety
-        /// `T` is the type of the function with this name.
-        unsafe fn symbol<T: Copy>(library: &'static Library, name: &str) -> Result<T, String> {
-            // SAFETY: the caller promises that `T` is the function's type.
-            let symbol = unsafe { library.get::<T>(name.as_bytes()) };
-            symbol
-                .map(|symbol| *symbol)
-                .map_err(|_| format!("{name} is missing; NVRTC 11.2 or newer is needed"))
-        }
-        // SAFETY: each field has the type that nvrtc.h gives the function, and the library stays loaded for good.
-        unsafe {
-            Ok(Self {
-                version: symbol(library, "nvrtcVersion")?,
-                error_string: symbol(library, "nvrtcGetErrorString")?,
-                arch_count: symbol(library, "nvrtcGetNumSupportedArchs")?,
-                archs: symbol(library, "nvrtcGetSupportedArchs")?,
-                create: symbol(library, "nvrtcCreateProgram")?,
-                destroy: symbol(library, "nvrtcDestroyProgram")?,
-                compile: symbol(library, "nvrtcCompileProgram")?,
-                log_size: symbol(library, "nvrtcGetProgramLogSize")?,
-                log: symbol(library, "nvrtcGetProgramLog")?,
-                ptx_size: symbol(library, "nvrtcGetPTXSize")?,
-                ptx: symbol(library, "nvrtcGetPTX")?,
-                cubin_size: symbol(library, "nvrtcGetCUBINSize")?,
-                cubin: symbol(library, "nvrtcGetCUBIN")?,
-            })
-        }
-    }
-
     fn check(&self, status: Status) -> Result<(), String> {
         if status == 0 {
             return Ok(());
@@ -137,10 +124,8 @@ impl Drop for Guard<'_> {
 }
 
 impl Nvrtc {
-    /// Loads an NVRTC by a path, or by a name for the system's loader; `include` is an additional folder of headers.
-    ///
-    /// # Errors
-    /// The loader's reason, the function that the library lacks, or the reason why its builtins cannot be loaded.
+    /// Loads an NVRTC by a path, or by a name for the system's loader; `include` is an additional folder of headers. Fails with the
+    /// loader's reason, the function that the library lacks, or the reason why its builtins cannot be loaded.
     pub(crate) fn open(path: &Path, include: Option<&Path>) -> Result<Self, String> {
         let functions = Functions::load(libraries::load(path)?)?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
@@ -162,10 +147,7 @@ impl Nvrtc {
     /// Returns the NVRTC for a driver of CUDA `driver_version` (13000 for 13.0). The first call chooses and loads it.
     ///
     /// Its major version is at most the driver's. Its minor version may be newer than the driver's: a driver runs cubins of any minor version of its
-    /// major version, and [`arch`](Self::arch) does not ask for PTX from a newer compiler.
-    ///
-    /// # Errors
-    /// A line that says what to install.
+    /// major version, and [`arch`](Self::arch) does not ask for PTX from a newer compiler. Fails with a line that says what to install.
     pub(crate) fn best(driver_version: i32) -> Result<&'static Self, String> {
         static BEST: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
         let best = BEST.get_or_init(|| {
@@ -203,9 +185,7 @@ impl Nvrtc {
     }
 
     /// Compiles a program for `arch`: to a cubin for `sm_80`, to PTX for `compute_80`. `name` appears in messages.
-    ///
-    /// # Errors
-    /// The compiler's log.
+    /// Fails with the compiler's log.
     pub(crate) fn compile(
         &self,
         name: &str,

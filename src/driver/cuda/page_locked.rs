@@ -8,10 +8,12 @@ use std::{
     collections::VecDeque,
     ptr::NonNull,
     slice,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use cudarc::driver::{CudaContext, CudaEvent, DriverError, result, sys};
+
+use crate::waiting::lock;
 
 /// The maximum number of bytes that are kept for the next copies: enough for one large copy and some small ones.
 const MOST: usize = 96 << 20;
@@ -112,7 +114,7 @@ impl PinnedPool {
     /// Returns a block of at least `len` bytes with the event to wait for before its use, or the size of the block to make if there is none.
     pub(super) fn take(&self, len: usize) -> Result<(Pinned, Option<CudaEvent>), usize> {
         let len = len.next_power_of_two().max(LEAST);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         let fits = |block: &Pinned| (len..=4 * len).contains(&block.len);
         let idle = |event: &Option<CudaEvent>| {
             event.as_ref().is_none_or(|event| event.try_is_complete().unwrap_or(false))
@@ -130,7 +132,7 @@ impl PinnedPool {
     /// Keeps a block whose last copy ends at `event`.
     pub(super) fn keep(&self, block: Pinned, event: Option<CudaEvent>) {
         let mut dropped = Vec::new();
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         kept.bytes += block.len;
         kept.blocks.push_back((block, event));
         while kept.bytes > MOST
@@ -145,7 +147,7 @@ impl PinnedPool {
 
     /// Waits for the copies of all kept blocks and frees the blocks.
     pub(super) fn clear(&self) {
-        let kept = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let kept = std::mem::take(&mut *lock(&self.0));
         finish(kept.blocks);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     num::NonZero,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
 };
 
@@ -12,7 +12,7 @@ use super::{
     gpu::{Gpu, Mark},
     page_locked::Pinned,
 };
-use crate::{Error, Result, driver::Download, extent::to_usize, fresh, timeline::Asked};
+use crate::{Error, Result, driver::Download, extent::to_usize, fresh, timeline::Asked, waiting::lock};
 
 /// The number of bytes of one piece of a copy between the device and host memory that is not page-locked.
 const PIECE: usize = 4 << 20;
@@ -24,9 +24,9 @@ const FEWEST_THREADS: usize = 4;
 const MOST_THREADS: usize = 16;
 
 /// Allocates a new block.
-fn lock(gpu: &Gpu, len: usize) -> Result<Pinned> {
+fn lock_pages(gpu: &Gpu, len: usize) -> Result<Pinned> {
     gpu.enter()?;
-    match Pinned::new(gpu.context(), len) {
+    match Pinned::new(&gpu.context, len) {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
             Err(Error::OutOfMemory { requested: len as u64, free: None })
         }
@@ -38,14 +38,14 @@ fn lock(gpu: &Gpu, len: usize) -> Result<Pinned> {
 fn take(gpu: &Gpu, len: usize) -> Result<Pinned> {
     match gpu.pinned.take(len) {
         Ok((block, event)) => event.map_or(Ok(()), |event| gpu.wait(&event)).map(|()| block),
-        Err(len) => lock(gpu, len),
+        Err(len) => lock_pages(gpu, len),
     }
 }
 /// Copies host data to the device in the order of the compute stream. On return, the caller may reuse `bytes`.
 ///
 /// The data goes through page-locked pieces, since the driver may read other memory after the call has returned.
 pub(super) fn write(gpu: &Gpu, to: sys::CUdeviceptr, bytes: &[u8]) -> Result<()> {
-    let stream = gpu.compute();
+    let stream = &gpu.compute;
     share(gpu, bytes.len(), bytes.chunks(PIECE).enumerate(), |(i, bytes)| {
         let mut piece = take(gpu, bytes.len())?;
         piece.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
@@ -65,7 +65,7 @@ fn share<T: Send>(
     f: impl Fn(T) -> Result<()> + Sync,
 ) -> Result<()> {
     let pieces = Mutex::new(pieces);
-    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || lock(&pieces).next();
     let copy = || {
         gpu.enter()?;
         while let Some(piece) = next() {
@@ -113,8 +113,8 @@ pub(super) fn download(
         return Ok(Download::Ready(bytes));
     }
     let mut block = take(gpu, len)?;
-    let copy = || gpu.check(block.copy_from(gpu.compute().cu_stream(), from, len)).map(|()| true);
-    let copied = gpu.timed(gpu.compute(), asked, copy);
+    let copy = || gpu.check(block.copy_from(gpu.compute.cu_stream(), from, len)).map(|()| true);
+    let copied = gpu.timed(&gpu.compute, asked, copy);
     let end = gpu.mark()?;
     let download = CudaDownload { gpu: gpu.clone(), block: Some(block), end: Some(end), len };
     copied?;
@@ -142,7 +142,7 @@ impl Drop for CudaDownload {
 
 /// Copies from the device to host data, in the order of the compute stream, and waits. Some pieces travel while others are copied to `bytes`.
 pub(super) fn read(gpu: &Gpu, from: sys::CUdeviceptr, bytes: &mut [u8]) -> Result<()> {
-    let stream = gpu.compute();
+    let stream = &gpu.compute;
     // Only this thread waits for earlier work, so that the other threads need not.
     gpu.wait_until(&gpu.mark()?)?;
     share(gpu, bytes.len(), bytes.chunks_mut(PIECE).enumerate(), |(i, to)| {
@@ -171,7 +171,7 @@ pub(crate) struct CudaStaging {
 impl CudaStaging {
     pub(super) fn new(gpu: &Arc<Gpu>, len: u64) -> Result<Self> {
         let len = to_usize(len);
-        let block = lock(gpu, len.max(1))?;
+        let block = lock_pages(gpu, len.max(1))?;
         Ok(Self { gpu: gpu.clone(), block, len, in_flight: None, failed: None })
     }
 
@@ -198,7 +198,7 @@ impl CudaStaging {
     ) -> Result<Arc<CudaEvent>> {
         self.failed.take().map_or(Ok(()), Err)?;
         let len = to_usize(len).min(self.block.len());
-        let copy = self.gpu.copy();
+        let copy = &self.gpu.copy;
         let enqueue = || self.gpu.check(self.block.copy_to(copy.cu_stream(), to, len)).map(|()| true);
         let copied = self.gpu.timed(copy, asked, enqueue);
         let end = Arc::new(self.gpu.event(copy)?);

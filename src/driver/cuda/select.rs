@@ -63,9 +63,7 @@ pub(crate) fn best(
     })
 }
 
-/// Opens the device that `selector` names: a number, or an empty text for the first device.
-///
-/// # Errors
+/// Opens the device that `selector` names: a number, or an empty text for the first device. Fails with
 /// [`Error::NoDevice`] with the reason if there is no such device or it cannot be used.
 pub(crate) fn open(
     sample: &'static KernelDef,
@@ -107,10 +105,8 @@ pub(crate) fn list(sample: &'static KernelDef) -> Vec<(String, Result<DeviceInfo
     }
 }
 
-/// Makes a driver from a context and a stream that an application made.
-///
-/// # Errors
-/// [`Error::Argument`] if the stream belongs to another context or the device cannot run the kernels.
+/// Makes a driver from a context and a stream that an application made. Fails with [`Error::Argument`] if the stream
+/// belongs to another context or the device cannot run the kernels.
 pub(crate) fn lent(
     sample: &'static KernelDef,
     context: Arc<CudaContext>,
@@ -129,10 +125,8 @@ pub(crate) fn lent(
     Ok(Box::new(driver.map_err(super::gpu::driver_error)?))
 }
 
-/// Returns the number of the device that has the memory at an address.
-///
-/// # Errors
-/// [`Error::NoDevice`] if there is no CUDA; [`Error::Argument`] if no device has the memory.
+/// Returns the number of the device that has the memory at an address. Fails with [`Error::NoDevice`] if there is no
+/// CUDA; [`Error::Argument`] if no device has the memory.
 pub(crate) fn place_of(op: &'static str, address: u64) -> Result<i32> {
     let none = |why| Error::NoDevice { wanted: "cuda".into(), tried: vec![("cuda".into(), why)] };
     libraries::driver().map_err(none)?;

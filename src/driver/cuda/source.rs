@@ -13,10 +13,8 @@ pub(super) const HEADERS: &[(&str, &str)] =
 const INCLUDE: &str = "\n#include \"dev.cuh\"\n";
 
 /// Returns the CUDA source of a kernel. The spec's values replace the defaults, and the kernel's parameters and codes
-/// replace the empty line behind [`INCLUDE`].
-///
-/// # Errors
-/// [`Error::Compile`] unless each name of the spec is declared exactly once, as `constexpr u32 NAME = VALUE;`.
+/// replace the empty line behind [`INCLUDE`]. Fails with [`Error::Compile`] unless each name of the spec is declared
+/// exactly once, as `constexpr u32 NAME = VALUE;`.
 pub(super) fn source(kernel: &KernelDef, spec: Spec<'_>) -> Result<String> {
     let refused = |log: String| Error::Compile { kernel: kernel.name, backend: "cuda", log: log.into() };
     let source = specialize(kernel.cuda, spec, "constexpr u32 NAME = ", ";").map_err(refused)?;
@@ -37,10 +35,9 @@ fn head<'a>(source: &'a str, name: &str) -> Option<[&'a str; 2]> {
     Some([threads, rest.split_once(')')?.0])
 }
 
-/// Returns a line that fails to compile if the size of the parameters is not the size in Rust, since a launch copies their bytes unchecked.
-///
-/// # Errors
-/// A text about arguments that do not match the bindings. (For this crate's own kernels, tests compare them, and the names of parameters.)
+/// Returns a line that fails to compile if the size of the parameters is not the size in Rust, since a launch copies
+/// their bytes unchecked. Fails with a text about arguments that do not match the bindings. (For this crate's own
+/// kernels, tests compare them, and the names of parameters.)
 fn size_of_params(kernel: &KernelDef, source: &str) -> Result<String, String> {
     let [_, arguments] = head(source, kernel.name)
         .ok_or_else(|| format!("no line of its source begins with `KERNEL({}, THREADS)(`", kernel.name))?;
@@ -67,10 +64,8 @@ fn size_of_params(kernel: &KernelDef, source: &str) -> Result<String, String> {
 }
 
 /// Returns the number of threads of a block that a kernel's `KERNEL` declares, with the spec's values. It is read from
-/// the source, since a driver only reports the maximum number for the loaded code.
-///
-/// # Errors
-/// [`Error::Compile`] if the expression has anything but names, numbers, `*`, `/`, and one `a == b ? c : d`; and the errors of [`source`].
+/// the source, since a driver only reports the maximum number for the loaded code. Fails with [`Error::Compile`] if the
+/// expression has anything but names, numbers, `*`, `/`, and one `a == b ? c : d`; and the errors of [`source`].
 pub(super) fn threads(kernel: &KernelDef, spec: Spec<'_>) -> Result<u32> {
     let source = source(kernel, spec)?;
     let threads =

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -11,6 +11,7 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError, sys};
 use crate::{
     driver::times::{Clock, Lane, nanoseconds},
     timeline::Asked,
+    waiting::lock,
 };
 
 /// The maximum number of launches of a stream whose times are not read: more than a stream holds before it makes the host wait. Tests reach it.
@@ -53,13 +54,9 @@ impl Times {
         Self(Mutex::new(Inner { clock: Clock::new(), base: None, free: Vec::new(), streams }))
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records the event before some work, after reading the times of earlier work if much is unread. The first call waits for the stream.
     pub(super) fn begin(&self, stream: &CudaStream, place: usize) -> Result<CudaEvent, DriverError> {
-        let mut inner = self.inner();
+        let mut inner = lock(&self.0);
         if inner.base.is_none() {
             let (base, at) = (event(stream.context())?, Instant::now());
             base.record(stream)?;
@@ -85,7 +82,7 @@ impl Times {
         place: usize,
         (asked, at, begin): (Asked, Instant, CudaEvent),
     ) -> Result<(), DriverError> {
-        let mut inner = self.inner();
+        let mut inner = lock(&self.0);
         let end = inner.event(stream.context())?;
         end.record(stream)?;
         inner.streams[place].pending.push_back(Pending { asked, at, begin, end });
@@ -94,7 +91,7 @@ impl Times {
 
     /// Adds the spans of the work that has ended. Waits for none.
     pub(super) fn collect(&self) {
-        self.inner().collect();
+        lock(&self.0).collect();
     }
 }
 

@@ -3,10 +3,10 @@
 use std::{
     collections::VecDeque,
     env, fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
-use crate::{Result, extent::to_usize};
+use crate::{Result, extent::to_usize, waiting::lock};
 
 /// The maximum number of launches that an error names.
 const NAMED: usize = 8;
@@ -58,28 +58,24 @@ impl Trail {
 
     /// Returns a lock to hold while the caller launches and waits; `None` if the caller need not wait.
     pub(super) fn alone(&self) -> Option<MutexGuard<'_, ()>> {
-        self.alone.as_ref().map(|alone| alone.lock().unwrap_or_else(PoisonError::into_inner))
+        self.alone.as_ref().map(lock)
     }
 
     /// Adds a launch and enqueues it. Removes the launch again if it is refused.
     pub(super) fn enqueue<T>(&self, launch: Launch, enqueue: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _order = self.enqueuing();
+        let _order = lock(&self.enqueuing);
         self.add(launch);
         let enqueued = enqueue();
         if enqueued.is_err() {
-            let mut recent = self.recent();
+            let mut recent = lock(&self.recent);
             recent.launched -= 1;
             recent.last.pop_back();
         }
         enqueued
     }
 
-    fn enqueuing(&self) -> MutexGuard<'_, ()> {
-        self.enqueuing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, launch: Launch) {
-        let mut recent = self.recent();
+        let mut recent = lock(&self.recent);
         recent.launched += 1;
         recent.last.push_back(launch);
         if recent.last.len() > NAMED {
@@ -89,19 +85,19 @@ impl Trail {
 
     /// Returns the number of launches so far, to pass to [`ended`](Self::ended) when the host has waited for them.
     pub(super) fn launched(&self) -> u64 {
-        let _order = self.enqueuing();
-        self.recent().launched
+        let _order = lock(&self.enqueuing);
+        lock(&self.recent).launched
     }
 
     /// Notes that the first `launches` launches have ended without a fault.
     pub(super) fn ended(&self, launches: u64) {
-        let mut recent = self.recent();
+        let mut recent = lock(&self.recent);
         recent.ended = recent.ended.max(launches);
     }
 
     /// Returns the launches that may have caused a fault, as the end of a message; empty if none was running.
     pub(super) fn suspects(&self) -> String {
-        let recent = self.recent();
+        let recent = lock(&self.recent);
         let under_way = recent.launched - recent.ended;
         let named = recent.last.len().min(to_usize(under_way));
         let mut names = recent.last.iter().rev().take(named).map(Launch::to_string);
@@ -112,10 +108,6 @@ impl Trail {
         };
         let which = if under_way > NAMED as u64 { ", the last" } else { ", from the last on" };
         text + which + ": " + &names.collect::<Vec<_>>().join("; ")
-    }
-
-    fn recent(&self) -> MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     num::NonZeroU64,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use wgpu::naga::{ResourceBinding, front::wgsl};
@@ -12,6 +12,7 @@ use super::Gpu;
 use crate::{
     DType, Error, Result,
     kernel::{Access, KernelDef, Key, Spec, numbered, specialize},
+    waiting::lock,
 };
 
 /// Functions that all kernels can use.
@@ -32,20 +33,17 @@ impl Cache {
     /// Returns the pipeline of a kernel and a spec. If two threads request the same new pipeline, both compile it.
     pub(super) fn get(&self, gpu: &Gpu, kernel: &'static KernelDef, spec: Spec<'_>) -> Result<Arc<Pipeline>> {
         let key = kernel.key(spec);
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = lock().get(&key) {
+        if let Some(pipeline) = lock(&self.0).get(&key) {
             return Ok(pipeline.clone());
         }
         let pipeline = Arc::new(compile(gpu, kernel, spec)?);
-        Ok(lock().entry(key).or_insert(pipeline).clone())
+        Ok(lock(&self.0).entry(key).or_insert(pipeline).clone())
     }
 }
 
 /// Returns the whole WGSL program of a kernel: its file with the spec's values in place of the defaults, its parameters and codes, and the functions
-/// of [`COMMON`] that it uses. In WGSL the order of declarations is free, so the additions follow the file and its line numbers stay.
-///
-/// # Errors
-/// [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
+/// of [`COMMON`] that it uses. In WGSL the order of declarations is free, so the additions follow the file and its line numbers stay. Fails
+/// with [`Error::Compile`] unless each name of the spec is declared exactly once, as `const NAME: u32 = VALUE;`.
 pub(crate) fn source(kernel: &'static KernelDef, spec: Spec<'_>, backend: wgpu::Backend) -> Result<String> {
     let specialized = specialize(kernel.wgsl, spec, "const NAME: u32 = ", "u;");
     let specialized =

@@ -10,7 +10,7 @@ mod turn;
 use std::{
     num::NonZeroU64,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use self::{batch::Batch, compile::Cache, times::Times, turn::Turn};
@@ -19,6 +19,7 @@ use crate::{
     DeviceInfo, Error, Limits, Result,
     kernel::{Grid, KernelDef, Spec},
     timeline::{Stage, Timeline},
+    waiting::lock,
 };
 
 pub(crate) use self::{
@@ -113,20 +114,16 @@ impl Gpu {
         Error::DeviceLost { device: self.name.as_str().into(), why: why.as_str().into() }
     }
 
-    fn batch(&self) -> MutexGuard<'_, Batch> {
-        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records commands that move `bytes` bytes, after everything enqueued before.
     fn record(&self, bytes: u64, commands: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<()> {
         self.alive()?;
-        self.batch().record(self, batch::cost(0, bytes), commands)
+        lock(&self.batch).record(self, batch::cost(0, bytes), commands)
     }
 
     /// Submits the recorded commands and returns the index of the last submission.
     fn submit(&self) -> Result<wgpu::SubmissionIndex> {
         self.alive()?;
-        self.batch().submit(self)
+        lock(&self.batch).submit(self)
     }
 
     /// Waits for a submission and all earlier ones, and for nothing else: a lent device may never become idle.
@@ -373,7 +370,7 @@ impl Driver for WgpuDriver {
             self.gpu.record(len, |encoder| {
                 encoder.copy_buffer_to_buffer(&staging, 0, buffer, offset + i as u64 * PIECE, len);
             })?;
-            let full = self.gpu.batch().staged(&self.gpu, len)?;
+            let full = lock(&self.gpu.batch).staged(&self.gpu, len)?;
             full.map_or(Ok(()), |submission| self.gpu.wait_for(&submission))?;
         }
         Ok(())
@@ -404,7 +401,7 @@ impl Driver for WgpuDriver {
         let bytes = args.iter().map(|arg| arg.slice.bytes).sum();
         let cost = batch::cost(grid.work, bytes);
         let asked = caller.timeline.map(|timeline| timeline.asked(Stage::Kernel, kernel.name, bytes));
-        let mut batch = self.gpu.batch();
+        let mut batch = lock(&self.gpu.batch);
         batch.launch(&self.gpu, cost, params, asked, |encoder, offset, timestamp_writes| {
             let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
             let mut pass = encoder.begin_compute_pass(&descriptor);
@@ -428,10 +425,6 @@ impl Driver for WgpuDriver {
         slot.upload(&self.gpu, buffer, offset, dst.bytes)?;
         // There is only one queue: all work that is enqueued from now on comes after the copy.
         Ok(Fence::Passed)
-    }
-
-    fn order_after(&self, _fence: &Fence) -> Result<()> {
-        Ok(())
     }
 
     fn wgpu(&self) -> Option<&WgpuDriver> {

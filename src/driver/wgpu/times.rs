@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
     time::Instant,
 };
 
@@ -10,6 +10,7 @@ use super::{Gpu, LAUNCHES, scoped};
 use crate::{
     driver::times::{Clock, Lane, nanoseconds},
     timeline::Asked,
+    waiting::lock,
 };
 
 /// The number of queries of a submission: one before and one after each launch.
@@ -108,13 +109,9 @@ impl Times {
         Some(Self { period: queue.get_timestamp_period().into(), inner: Mutex::new(inner) })
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a round without launches; `None` if the device has no memory for it, or is lost.
     pub(super) fn round(&self, gpu: &Gpu) -> Option<Round> {
-        let free = self.inner().free.pop();
+        let free = lock(&self.inner).free.pop();
         free.or_else(|| scoped(&gpu.device, Round::new).ok())
     }
 
@@ -127,12 +124,12 @@ impl Times {
             // It is set once.
             let _ = tell.set(result.ok().map(|()| Instant::now()));
         });
-        self.inner().submitted.push_back(Submitted { round, at, mapped });
+        lock(&self.inner).submitted.push_back(Submitted { round, at, mapped });
     }
 
     /// Adds the spans of the launches whose submissions were seen done. Waits for none.
     pub(super) fn collect(&self, gpu: &Gpu) {
-        let mut inner = self.inner();
+        let mut inner = lock(&self.inner);
         while let Some(mapped) = inner.submitted.front().and_then(|next| next.mapped.get().copied()) {
             let Some(Submitted { mut round, at, .. }) = inner.submitted.pop_front() else { return };
             let Some(seen) = mapped else { continue };

@@ -2,8 +2,10 @@
 
 use std::{
     ops::Deref,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
+
+use crate::waiting::lock;
 
 /// The lock that a thread holds while it calls GL; `None` for devices of other backends.
 #[derive(Clone, Debug)]
@@ -16,7 +18,7 @@ impl Turn {
 
     /// Waits for the turn, which ends when the returned guard is dropped.
     pub(super) fn take(&self) -> Option<MutexGuard<'_, ()>> {
-        self.0.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.as_ref().map(|turn| lock(turn))
     }
 
     /// No lock, for devices that need none: a lent device is never a GL device.

@@ -123,9 +123,7 @@ impl TvOptions {
     }
 
     /// Returns the axes of an image in an array of this shape, in ascending order. `scale` is the factor that makes floats of its elements.
-    ///
-    /// # Errors
-    /// [`Error::Shape`], and [`Error::Argument`] for any option that is out of range.
+    /// Fails with [`Error::Shape`], and [`Error::Argument`] for any option that is out of range.
     fn image_axes(&self, shape: &[u64], scale: f64) -> Result<Vec<usize>> {
         let mut axes = checked_axes(OP, shape, self.axes.as_deref())?;
         axes.sort_unstable();

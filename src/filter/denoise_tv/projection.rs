@@ -7,14 +7,15 @@ use std::{
 
 use super::{OP, TvOptions};
 use crate::{
-    Arg, DType, Device, Error, Needs, Real, Result, Tensor,
+    DType, Error, Needs, Real, Result, Tensor,
     dtype::halves,
-    extent::to_usize,
+    extent::{blocks, to_usize},
     kernel::{Grid, small},
     kernels::{
         WG,
         denoise_tv::{DENOISE_TV, Params, groups, spec},
     },
+    tensor::Window,
 };
 
 /// The factors that two f32 hold with about 48 bits.
@@ -140,10 +141,8 @@ pub(super) struct Projection<'a, R: Real> {
 }
 
 impl<'a, R: Real> Projection<'a, R> {
-    /// Makes space to denoise the images of a frame one at a time; images have `axes` axes. `core` is the part whose energy is measured.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] if the fields do not fit a binding; [`Error::OutOfMemory`].
+    /// Makes space to denoise the images of a frame one at a time; images have `axes` axes. `core` is the part whose
+    /// energy is measured. Fails with [`Error::Limit`] if the fields do not fit a binding; [`Error::OutOfMemory`].
     pub(super) fn new(
         f: &'a Tensor<R>,
         (frame, axes): (Frame, usize),
@@ -236,26 +235,12 @@ impl<'a, R: Real> Projection<'a, R> {
     /// Enqueues a step from the fields to the next ones.
     fn step(&mut self, measured: bool) -> Result<()> {
         let [depth, height, width] = self.frame.extents;
-        let mut params = self.params(self.core);
-        params.energies = measured.into();
-        params.groups = small(self.groups);
-        let rows = self.rows(depth * height, self.groups, width);
-        for first in (0..depth * height).step_by(to_usize(rows)) {
-            let count = rows.min(depth * height - first);
-            (params.row0, params.rows) = (small(first), small(count));
-            let (f, p) = (self.f.window(self.places.clone()), self.p.window(0..self.p.len()));
-            params.f0 = f.start;
-            let [len, places] = [self.next.len(), self.energies.len()];
-            let (q, energies) = (self.next.window_update(0..len), self.energies.window_update(0..places));
-            launch(
-                self.f.device(),
-                false,
-                count * self.groups,
-                &params,
-                [f.arg, p.arg, q.arg, energies.arg],
-            )?;
-        }
-        Ok(())
+        let params =
+            Params { energies: measured.into(), groups: small(self.groups), ..self.params(self.core) };
+        let (f, p) = (self.f.window(self.places.clone()), self.p.window(0..self.p.len()));
+        let [len, places] = [self.next.len(), self.energies.len()];
+        let (q, energies) = (self.next.window_update(0..len), self.energies.window_update(0..places));
+        launch(false, [depth * height, width], params, [f, p, q, energies])
     }
 
     /// Enqueues the computation of a part of the result, as the image `image` of `out`.
@@ -266,23 +251,12 @@ impl<'a, R: Real> Projection<'a, R> {
         (frame, image): (&Frame, usize),
     ) -> Result<()> {
         let [depth, height, width] = core.extents;
-        let mut params = self.params(core);
-        let groups = width.div_ceil(WG.into());
-        params.groups = small(groups);
-        [params.qz, params.qy, params.qx] = frame.strides.map(small);
-        let rows = self.rows(depth * height, groups, width);
-        for first in (0..depth * height).step_by(to_usize(rows)) {
-            let count = rows.min(depth * height - first);
-            (params.row0, params.rows) = (small(first), small(count));
-            let (f, p) = (self.f.window(self.places.clone()), self.p.window(0..self.p.len()));
-            params.f0 = f.start;
-            let places = self.energies.len();
-            let (q, energies) =
-                (out.window_update(frame.places(image)), self.energies.window_update(0..places));
-            params.q0 = q.start;
-            launch(self.f.device(), true, count * groups, &params, [f.arg, p.arg, q.arg, energies.arg])?;
-        }
-        Ok(())
+        let [qz, qy, qx] = frame.strides.map(small);
+        let params = Params { qz, qy, qx, groups: small(width.div_ceil(WG.into())), ..self.params(core) };
+        let (f, p) = (self.f.window(self.places.clone()), self.p.window(0..self.p.len()));
+        let places = self.energies.len();
+        let (q, energies) = (out.window_update(frame.places(image)), self.energies.window_update(0..places));
+        launch(true, [depth * height, width], params, [f, p, q, energies])
     }
 
     /// Returns the parameters of all launches for a part of the image.
@@ -313,13 +287,6 @@ impl<'a, R: Real> Projection<'a, R> {
         }
     }
 
-    /// Returns the number of rows of a launch.
-    fn rows(&self, rows: u64, groups: u64, width: u64) -> u64 {
-        let limits = self.f.device().limits();
-        let most = u64::from(limits.groups_per_axis).saturating_pow(2) / groups.max(1);
-        rows.min(most).min(limits.work / (WORK * width.max(1))).max(1)
-    }
-
     /// Returns the energy of the core, in units of the square of the weight, that the last step measured. Waits.
     fn energy(&self) -> Result<Sum> {
         let energies = self.energies.read()?;
@@ -338,19 +305,33 @@ impl<'a, R: Real> Projection<'a, R> {
     }
 }
 
-/// # Errors
-/// [`Error::Cancelled`], and any error of the device.
-fn launch(device: &Device, result: bool, groups: u64, params: &Params, args: [Arg<'_>; 4]) -> Result<()> {
-    device.check()?;
-    let grid = Grid::linear(groups, device.limits().groups_per_axis, groups * u64::from(WG) * WORK)?;
-    let wide = args[0].dtype == DType::F64;
-    device.launch(&DENOISE_TV, &spec(result, wide), grid, &args, params)
+/// Enqueues launches for `rows` rows of `width` elements. Fails with [`Error::Cancelled`], and any error of the device.
+fn launch(
+    result: bool,
+    [rows, width]: [u64; 2],
+    mut params: Params,
+    [f, p, q, energies]: [Window<'_>; 4],
+) -> Result<()> {
+    let (device, groups) = (f.arg.device, u64::from(params.groups));
+    let limits = device.limits();
+    let most = u64::from(limits.groups_per_axis).saturating_pow(2) / groups.max(1);
+    (params.f0, params.q0) = (f.start, q.start);
+    let spec = spec(result, f.arg.dtype == DType::F64);
+    for rows in blocks(rows, most.min(limits.work / (WORK * width.max(1))).max(1)) {
+        device.check()?;
+        let count = rows.end - rows.start;
+        (params.row0, params.rows) = (small(rows.start), small(count));
+        let work = count * groups * u64::from(WG) * WORK;
+        let grid = Grid::linear(count * groups, limits.groups_per_axis, work)?;
+        device.launch(&DENOISE_TV, &spec, grid, &[f.arg, p.arg, q.arg, energies.arg], &params)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device_tests;
+    use crate::{Device, device_tests};
 
     device_tests! { energy_of_a_part }
 

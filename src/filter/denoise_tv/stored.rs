@@ -20,6 +20,7 @@ use crate::{
     store::BoxWriter,
     stream::{Beyond, Block, Narrow, Narrowed, Place, Sweep, Swept, UntypedOperation},
     timeline::Stage,
+    waiting::lock,
 };
 
 /// The numbers of iterations of [`write_denoised_tv`], and the boxes, memory and time that it took.
@@ -285,7 +286,7 @@ impl ImageBoxes<'_> {
             match &self.until {
                 Until::Rule(rule, iterations) => {
                     let updates = projection.iterate(rule)?;
-                    iterations.lock().unwrap_or_else(PoisonError::into_inner)[number] = updates + 1;
+                    lock(iterations)[number] = updates + 1;
                 }
                 Until::Updates(updates) => projection.update(updates[number])?,
                 Until::Energies(times, _) => {
@@ -296,7 +297,7 @@ impl ImageBoxes<'_> {
             projection.result(core, &mut out, (&out_frame, image))?;
         }
         if let Until::Energies(_, energies) = &self.until {
-            let mut energies = energies.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut energies = lock(energies);
             for (number, sums) in measured {
                 energies[number].iter_mut().zip(sums).for_each(|(total, sum)| total.join(sum));
             }

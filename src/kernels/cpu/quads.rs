@@ -19,28 +19,16 @@ impl Default for Quads {
 }
 
 impl Quads {
-    /// Decodes the words of a piece; quads past its end are 0.
+    /// Decodes the words of a piece, or with `GAPS` to 1 at each missing code and 0 elsewhere; quads past its end are 0.
     #[inline(always)]
-    pub(crate) fn decode(&mut self, packed: &[u32]) {
-        for (shift, quads) in self.0.iter_mut().enumerate() {
-            if packed.is_empty() {
-                *quads = [0; DEPTH];
-            }
-            for (quad, word) in quads.iter_mut().zip(packed) {
-                *quad = word >> (2 * shift) & 0x0303_0303;
-            }
-        }
-    }
-
-    /// Decodes to 1 at each missing code and 0 elsewhere.
-    #[inline(always)]
-    pub(crate) fn decode_gaps(&mut self, packed: &[u32]) {
+    pub(crate) fn decode<const GAPS: bool>(&mut self, packed: &[u32]) {
         for (shift, quads) in self.0.iter_mut().enumerate() {
             if packed.is_empty() {
                 *quads = [0; DEPTH];
             }
             for (quad, &word) in quads.iter_mut().zip(packed) {
-                *quad = missing(word) >> (2 * shift) & 0x0101_0101;
+                let codes = if GAPS { missing(word) } else { word };
+                *quad = codes >> (2 * shift) & 0x0303_0303;
             }
         }
     }

@@ -5,12 +5,6 @@ use super::dot::Dot;
 /// A row is sparse if at most one word in this number holds a code that is not 0: its codes then take less than a third of a product's time.
 const SPARSE: usize = 4;
 
-/// Returns true if a row is sparse.
-#[inline(always)]
-pub(crate) fn is_sparse<D: Dot>(dot: D, packed: &[u32]) -> bool {
-    dot.holding::<true>(packed) * SPARSE <= packed.len()
-}
-
 /// Returns the maximum number of nonzero codes of a sparse row of `words` words.
 pub(crate) const fn most_codes(words: usize) -> usize {
     16 * (words / SPARSE)
@@ -37,8 +31,8 @@ impl Split {
         let mut order = Vec::with_capacity(rows);
         let mut sparse = Vec::new();
         for (row, packed) in (0..).zip(packed.chunks_exact(words)) {
-            let list = if is_sparse(dot, packed) { &mut sparse } else { &mut order };
-            list.push(row);
+            let is_sparse = dot.holding::<true>(packed) * SPARSE <= packed.len();
+            if is_sparse { sparse.push(row) } else { order.push(row) }
         }
         let dense = order.len();
         order.append(&mut sparse);

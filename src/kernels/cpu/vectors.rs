@@ -1,12 +1,32 @@
-//! Vectors of f32 or f64, as wide as the processor supports.
+//! f32 and f64, and vectors of them that are as wide as the processor supports.
+
+use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 use bytemuck::Pod;
 use pulp::Simd;
 
-/// A type that vectors can hold: f32 or f64.
-pub(crate) trait SimdFloat: Copy {
+use crate::Real;
+
+/// f32 or f64: the types in which functions for the cpu compute.
+pub(crate) trait SimdFloat:
+    Real
+    + Default
+    + From<f32>
+    + PartialOrd
+    + AddAssign
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+{
     /// A vector that fills a register.
     type Vector<S: Simd>: Pod;
+
+    fn abs(self) -> Self;
+    fn sqrt(self) -> Self;
+    fn ln(self) -> Self;
+    fn powf(self, exponent: Self) -> Self;
+    fn is_nan(self) -> bool;
 
     fn splat<S: Simd>(simd: S, value: Self) -> Self::Vector<S>;
     fn vectors<S: Simd>(values: &[Self]) -> &[Self::Vector<S>];
@@ -14,6 +34,7 @@ pub(crate) trait SimdFloat: Copy {
     fn add_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
     fn sub_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
     fn mul_vectors<S: Simd>(simd: S, x: Self::Vector<S>, y: Self::Vector<S>) -> Self::Vector<S>;
+    /// Returns x y + sum.
     fn mul_add_vectors<S: Simd>(
         simd: S,
         x: Self::Vector<S>,
@@ -26,11 +47,24 @@ pub(crate) trait SimdFloat: Copy {
     fn reduce_sum<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
 }
 
-macro_rules! vectors {
-    ($($real:ident: $vector:ident $splat:ident $vectors:ident $vectors_mut:ident $add:ident $sub:ident $mul:ident $mul_add:ident $abs:ident $load:ident $sum:ident;)*) => {$(
+macro_rules! floats {
+    ($($real:ident: $vector:ident $splat:ident $vectors:ident $vectors_mut:ident $load:ident $sum:ident
+        [$($name:ident($($x:ident),*) $operation:ident),*] [$($function:ident($($argument:ident)?) $type:ident),*];)*) => {$(
         impl SimdFloat for $real {
             type Vector<S: Simd> = S::$vector;
 
+            $(
+                #[inline(always)]
+                fn $function(self, $($argument: Self)?) -> $type {
+                    self.$function($($argument)?)
+                }
+            )*
+            $(
+                #[inline(always)]
+                fn $name<S: Simd>(simd: S, $($x: S::$vector),*) -> S::$vector {
+                    simd.$operation($($x),*)
+                }
+            )*
             #[inline(always)]
             fn splat<S: Simd>(simd: S, value: Self) -> S::$vector {
                 simd.$splat(value)
@@ -44,22 +78,6 @@ macro_rules! vectors {
                 S::$vectors_mut(values).0
             }
             #[inline(always)]
-            fn add_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
-                simd.$add(x, y)
-            }
-            #[inline(always)]
-            fn sub_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
-                simd.$sub(x, y)
-            }
-            #[inline(always)]
-            fn mul_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector) -> S::$vector {
-                simd.$mul(x, y)
-            }
-            #[inline(always)]
-            fn mul_add_vectors<S: Simd>(simd: S, x: S::$vector, y: S::$vector, sum: S::$vector) -> S::$vector {
-                simd.$mul_add(x, y, sum)
-            }
-            #[inline(always)]
             fn partial_load<S: Simd>(simd: S, values: &[Self]) -> S::$vector {
                 simd.$load(values)
             }
@@ -67,15 +85,17 @@ macro_rules! vectors {
             fn reduce_sum<S: Simd>(simd: S, x: S::$vector) -> Self {
                 simd.$sum(x)
             }
-            #[inline(always)]
-            fn abs_vector<S: Simd>(simd: S, x: S::$vector) -> S::$vector {
-                simd.$abs(x)
-            }
         }
     )*};
 }
 
-vectors! {
-    f32: f32s splat_f32s as_simd_f32s as_mut_simd_f32s add_f32s sub_f32s mul_f32s mul_add_f32s abs_f32s partial_load_f32s reduce_sum_f32s;
-    f64: f64s splat_f64s as_simd_f64s as_mut_simd_f64s add_f64s sub_f64s mul_f64s mul_add_f64s abs_f64s partial_load_f64s reduce_sum_f64s;
+floats! {
+    f32: f32s splat_f32s as_simd_f32s as_mut_simd_f32s partial_load_f32s reduce_sum_f32s
+        [add_vectors(x, y) add_f32s, sub_vectors(x, y) sub_f32s, mul_vectors(x, y) mul_f32s, mul_add_vectors(x, y, sum) mul_add_f32s,
+            abs_vector(x) abs_f32s]
+        [abs() Self, sqrt() Self, ln() Self, powf(exponent) Self, is_nan() bool];
+    f64: f64s splat_f64s as_simd_f64s as_mut_simd_f64s partial_load_f64s reduce_sum_f64s
+        [add_vectors(x, y) add_f64s, sub_vectors(x, y) sub_f64s, mul_vectors(x, y) mul_f64s, mul_add_vectors(x, y, sum) mul_add_f64s,
+            abs_vector(x) abs_f64s]
+        [abs() Self, sqrt() Self, ln() Self, powf(exponent) Self, is_nan() bool];
 }

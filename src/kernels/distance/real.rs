@@ -1,26 +1,12 @@
 //! The type in which terms are computed: f32 or f64.
 
-use std::ops::{Add, AddAssign, Div, Mul, Sub};
-
 use bytemuck::Pod;
-use pulp::Simd;
 
 use super::Params;
 use crate::kernels::cpu::vectors::SimdFloat;
 
 /// A type in which terms are computed: f32 or f64.
-pub(super) trait Real:
-    crate::Real
-    + Default
-    + SimdFloat
-    + From<f32>
-    + PartialOrd
-    + AddAssign
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-{
+pub(super) trait Real: SimdFloat {
     /// The running sum, or the largest term, of a pair.
     type Sum: Pod + Send + Sync;
 
@@ -34,54 +20,9 @@ pub(super) trait Real:
     fn near_log(t: Self) -> Self;
     /// Returns (1 + t) log(1 + t) + (1 - t) log(1 - t) for t below one half, without cancellation.
     fn near_divergence(t: Self) -> Self;
-
-    fn abs(self) -> Self;
-    fn sqrt(self) -> Self;
-    fn ln(self) -> Self;
-    fn powf(self, exponent: Self) -> Self;
-    fn is_nan(self) -> bool;
-
-    /// Returns x y + z.
-    fn mul_add<S: Simd>(
-        simd: S,
-        x: Self::Vector<S>,
-        y: Self::Vector<S>,
-        z: Self::Vector<S>,
-    ) -> Self::Vector<S>;
-}
-
-macro_rules! arithmetic {
-    ($vector:ident $mul_add:ident) => {
-        #[inline(always)]
-        fn abs(self) -> Self {
-            self.abs()
-        }
-        #[inline(always)]
-        fn sqrt(self) -> Self {
-            self.sqrt()
-        }
-        #[inline(always)]
-        fn ln(self) -> Self {
-            self.ln()
-        }
-        #[inline(always)]
-        fn powf(self, exponent: Self) -> Self {
-            self.powf(exponent)
-        }
-        #[inline(always)]
-        fn is_nan(self) -> bool {
-            self.is_nan()
-        }
-        #[inline(always)]
-        fn mul_add<S: Simd>(simd: S, x: S::$vector, y: S::$vector, z: S::$vector) -> S::$vector {
-            simd.$mul_add(x, y, z)
-        }
-    };
 }
 
 impl Real for f32 {
-    arithmetic!(f32s mul_add_f32s);
-
     /// The sum and its rounding error.
     type Sum = [Self; 2];
 
@@ -124,8 +65,6 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
-    arithmetic!(f64s mul_add_f64s);
-
     type Sum = Self;
 
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Adds up the terms of a block of features in registers.
 
-use pulp::{Arch, NullaryFnOnce, Simd, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
 
 use super::{COLS, Params, ROWS, Real, Term};
 use crate::kernels::cpu::simd::wide;
@@ -12,15 +12,16 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
             match Term::from_code(p.term) {
                 $(Term::$term => {
                     let term = |$a: R, $b: R| $value;
-                    if masked { wide(TermTile::<R, _, true> { x, y, term }) } else { wide(TermTile::<R, _, false> { x, y, term }) }
+                    if masked { wide!(term_tile::<R, true>(x, y, term)) } else { wide!(term_tile::<R, false>(x, y, term)) }
                 })*
-                Term::Largest => wide(Largest { x, y }),
+                Term::Largest => wide!(largest(x, y)),
             }
         };
     }
     let power = R::power(p);
-    if !masked && let Some(term) = Common::from_term(Term::from_code(p.term)) {
-        return Arch::new().dispatch(CommonTile { x, y, term });
+    let common = CommonTile { x, y, term: Term::from_code(p.term) };
+    if !masked && let Some(sums) = Arch::new().dispatch(common) {
+        return sums;
     }
     by_term! {
         Product => |x, y| x * y;
@@ -43,78 +44,54 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
     }
 }
 
-/// A tile of any term. It uses no closures for its loops: the compiler may not inline them, and compiles them without wide vectors then.
-struct TermTile<'a, R, F, const MASKED: bool> {
-    x: &'a [[R; ROWS]],
-    y: &'a [[R; COLS]],
-    term: F,
-}
-
-impl<R: Real, F: Fn(R, R) -> R, const MASKED: bool> NullaryFnOnce for TermTile<'_, R, F, MASKED> {
-    type Output = [[R; COLS]; ROWS];
-
-    #[inline(always)]
-    fn call(self) -> Self::Output {
-        let mut sums = [[R::default(); COLS]; ROWS];
-        for (x, y) in self.x.iter().zip(self.y) {
-            for (sums, &x) in sums.iter_mut().zip(x) {
-                for (sum, &y) in sums.iter_mut().zip(y) {
-                    let value = (self.term)(x, y);
-                    *sum += if MASKED && (x.is_nan() | y.is_nan()) { R::default() } else { value };
-                }
+/// Adds up any term. It uses no closures for its loops: the compiler may not inline them, and compiles them without wide vectors then.
+#[inline(always)]
+fn term_tile<R: Real, const MASKED: bool>(
+    x: &[[R; ROWS]],
+    y: &[[R; COLS]],
+    term: impl Fn(R, R) -> R,
+) -> [[R; COLS]; ROWS] {
+    let mut sums = [[R::default(); COLS]; ROWS];
+    for (x, y) in x.iter().zip(y) {
+        for (sums, &x) in sums.iter_mut().zip(x) {
+            for (sum, &y) in sums.iter_mut().zip(y) {
+                let value = term(x, y);
+                *sum += if MASKED && (x.is_nan() | y.is_nan()) { R::default() } else { value };
             }
         }
-        sums
     }
+    sums
 }
 
-/// Terms of one or two instructions. The compiler unrolls their plain loops and then does not vectorise them, which is 10 times slower.
-#[derive(Clone, Copy)]
-enum Common {
-    Product,
-    Square,
-    Absolute,
-    Sum,
-}
-
-impl Common {
-    const fn from_term(term: Term) -> Option<Self> {
-        Some(match term {
-            Term::Product => Self::Product,
-            Term::Square => Self::Square,
-            Term::Absolute => Self::Absolute,
-            Term::Sum => Self::Sum,
-            _ => return None,
-        })
-    }
-}
-
-/// A tile of a [`Common`] term, if no element is missing.
+/// A tile of a term of one or two instructions, if no element is missing. The compiler unrolls the plain loops of such
+/// terms and then does not vectorise them, which is 10 times slower.
 struct CommonTile<'a, R> {
     x: &'a [[R; ROWS]],
     y: &'a [[R; COLS]],
-    term: Common,
+    term: Term,
 }
 
 impl<R: Real> WithSimd for CommonTile<'_, R> {
-    type Output = [[R; COLS]; ROWS];
+    /// The sums; `None` for other terms.
+    type Output = Option<[[R; COLS]; ROWS]>;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
         let Self { x, y, term } = self;
-        match term {
-            Common::Product => add(simd, x, y, |sum, x, y| R::mul_add(simd, x, y, sum)),
-            Common::Square => add(simd, x, y, |sum, x, y| {
+        Some(match term {
+            Term::Product => add(simd, x, y, |sum, x, y| R::mul_add_vectors(simd, x, y, sum)),
+            Term::Square => add(simd, x, y, |sum, x, y| {
                 let part = R::sub_vectors(simd, x, y);
-                R::mul_add(simd, part, part, sum)
+                R::mul_add_vectors(simd, part, part, sum)
             }),
-            Common::Absolute => add(simd, x, y, |sum, x, y| {
+            Term::Absolute => add(simd, x, y, |sum, x, y| {
                 R::add_vectors(simd, sum, R::abs_vector(simd, R::sub_vectors(simd, x, y)))
             }),
-            Common::Sum => add(simd, x, y, |sum, x, y| {
+            Term::Sum => add(simd, x, y, |sum, x, y| {
                 R::add_vectors(simd, sum, R::abs_vector(simd, R::add_vectors(simd, x, y)))
             }),
-        }
+            _ => return None,
+        })
     }
 }
 
@@ -145,28 +122,19 @@ fn add<R: Real, S: Simd>(
     out
 }
 
-/// Computes the largest |x - y|. NaN never counts as larger.
-struct Largest<'a, R> {
-    x: &'a [[R; ROWS]],
-    y: &'a [[R; COLS]],
-}
-
-impl<R: Real> NullaryFnOnce for Largest<'_, R> {
-    type Output = [[R; COLS]; ROWS];
-
-    #[inline(always)]
-    fn call(self) -> Self::Output {
-        let mut largest = [[R::default(); COLS]; ROWS];
-        for (x, y) in self.x.iter().zip(self.y) {
-            for (largest, &x) in largest.iter_mut().zip(x) {
-                for (largest, &y) in largest.iter_mut().zip(y) {
-                    let value = (x - y).abs();
-                    *largest = if value > *largest { value } else { *largest };
-                }
+/// Returns the largest |x - y|. NaN never counts as larger.
+#[inline(always)]
+fn largest<R: Real>(x: &[[R; ROWS]], y: &[[R; COLS]]) -> [[R; COLS]; ROWS] {
+    let mut largest = [[R::default(); COLS]; ROWS];
+    for (x, y) in x.iter().zip(y) {
+        for (largest, &x) in largest.iter_mut().zip(x) {
+            for (largest, &y) in largest.iter_mut().zip(y) {
+                let value = (x - y).abs();
+                *largest = if value > *largest { value } else { *largest };
             }
         }
-        largest
     }
+    largest
 }
 
 /// Returns the quotient, or 0 if `whole` is not above 0.

@@ -1,7 +1,7 @@
 //! Tests of every way to compute the sums, against plain sums.
 
 use super::*;
-use crate::random::philox;
+use crate::{kernels::tests::random_codes, random::philox};
 
 /// (rows, entries, words before and after, columns, missing codes in 256): sizes around fours, pieces and strips, with few and many missing.
 const SIZES: [(usize, usize, usize, usize, u32); 17] = [
@@ -48,17 +48,7 @@ fn check_of(
     let width = if missing > 0 { 2 * row_limbs } else { row_limbs };
     let taken = entries.div_ceil(64) * 4;
     let words = taken + 2 * beside;
-    // Two rows in three hold few codes.
-    let absent = |place: usize, chance: u32| {
-        rare && !(place / (16 * words)).is_multiple_of(3) && !chance.is_multiple_of(64)
-    };
-    let code = |place: usize| match philox([1, missing], place as u64) {
-        [.., chance] if absent(place, chance) => 0,
-        [chance, ..] if chance % 256 < missing => 3,
-        [_, code, ..] => code % (most + 1),
-    };
-    let packed: Vec<u32> =
-        (0..rows * words).map(|i| (0..16).map(|j| code(16 * i + j) << (2 * j)).sum()).collect();
+    let packed = random_codes([rows, words], missing, rare, most);
     let mut weights: Vec<u32> = (0..rows.div_ceil(4) * width).map(word).collect();
     if rows % 4 > 0 {
         // Rows past the last one have no weights.

@@ -1,7 +1,7 @@
 //! Tests of every way to compute dot products, against plain sums.
 
 use super::*;
-use crate::random::philox;
+use crate::{kernels::tests::random_codes, random::philox};
 
 /// (rows, words, columns, missing codes in 256): sizes around tiles, tasks and pieces, with few and many missing codes.
 const SIZES: [(usize, usize, usize, u32); 14] = [
@@ -37,15 +37,6 @@ impl Case {
     /// Makes a case. With `rare`, two rows in three hold few codes.
     fn new((rows, words, cols, missing): (usize, usize, usize, u32), rare: bool) -> Self {
         let row_limbs = (3 * cols).next_multiple_of(16);
-        let absent = |place: usize, chance: u32| {
-            rare && !(place / (16 * words)).is_multiple_of(3) && !chance.is_multiple_of(64)
-        };
-        let code = |place: usize| match philox([1, missing], place as u64) {
-            [.., chance] if absent(place, chance) => 0,
-            [chance, ..] if chance % 256 < missing => 3,
-            [_, code, ..] => code % 3,
-        };
-        let word = |i: usize| (0..16).map(|j| code(16 * i + j) << (2 * j)).sum();
         let number = |seed: u32, i: usize| philox([seed, 0], i as u64)[0];
         let unit = |seed: u32, i: usize| number(seed, i) as f32 / u32::MAX as f32;
         Self {
@@ -54,7 +45,7 @@ impl Case {
             cols,
             row_limbs,
             missing: missing > 0,
-            packed: (0..rows * words).map(word).collect(),
+            packed: random_codes([rows, words], missing, rare, 2),
             xs: (0..4 * words * row_limbs).map(|i| number(2, i)).collect(),
             table: (0..rows).map(|i| [2.0 * unit(3, i), 3.0 * unit(4, i)]).collect(),
             columns: (0..cols).map(|i| [1e6 * (unit(5, i) - 0.5), 0.1 * unit(6, i)]).collect(),
@@ -74,8 +65,8 @@ impl Case {
             missing: self.missing,
             cancel: None,
         };
-        path.run(Values { product, out });
-        path.run(Limbs { product, out: limbs });
+        path.run(Apply { product, out: Out::Values(out) });
+        path.run(Apply { product, out: Out::Limbs(limbs) });
     }
 
     /// Returns a row's sum of codes times one limb of each column, and the sum of that limb over the missing entries.

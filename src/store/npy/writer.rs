@@ -126,10 +126,8 @@ impl BoxWriter for NpyWriter {
             let why = format!("{written} of {elements} elements were written");
             return Err(Error::store(self.path.display().to_string(), why));
         }
-        self.file
-            .sync_all()
-            .and_then(|()| fs::rename(&self.scratch.0, &self.path))
-            .map_err(|source| Error::io(self.path.display(), source))
+        let named = self.file.sync_all().and_then(|()| fs::rename(&self.scratch.0, &self.path));
+        named.map_err(|source| Error::io(self.path.display(), source))
     }
 }
 

@@ -79,10 +79,7 @@ fn unknown(key: &str) -> String {
     format!("`{key}` is not an option of such a URL")
 }
 
-/// Connects to the store of a URL.
-///
-/// # Errors
-/// A text without secrets.
+/// Connects to the store of a URL. Errors are texts without secrets.
 pub(super) fn connect(text: &str, given: &StorageOptions) -> Why<Connection> {
     let mut url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
     let is_http = matches!(url.scheme(), "http" | "https");
@@ -130,10 +127,8 @@ pub(super) fn connect(text: &str, given: &StorageOptions) -> Why<Connection> {
 }
 
 fn number(name: &str, text: &str) -> Why<usize> {
-    text.parse()
-        .ok()
-        .filter(|n| *n > 0)
-        .ok_or_else(|| format!("`{name}` is not a whole number of at least 1"))
+    let number = text.parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| format!("`{name}` is not a whole number of at least 1"))
 }
 
 /// The settings that the builders of all stores get.
@@ -147,10 +142,8 @@ struct Builders<'a> {
 impl Builders<'_> {
     /// Gives the option `endpoint` the name that it has in a kind of store.
     fn endpoint_is(&mut self, name: &'static str) {
-        self.options
-            .iter_mut()
-            .filter(|(key, _)| key.eq_ignore_ascii_case("endpoint"))
-            .for_each(|(key, _)| *key = name);
+        let endpoints = self.options.iter_mut().filter(|(key, _)| key.eq_ignore_ascii_case("endpoint"));
+        endpoints.for_each(|(key, _)| *key = name);
     }
 
     fn s3(mut self, url: &Url, named: Option<&str>) -> Why<Arc<dyn ObjectStore>> {
@@ -282,13 +275,8 @@ impl Builders<'_> {
         }
         // The query stays: each request has it.
         url.set_path("/");
-        shared(
-            HttpBuilder::new()
-                .with_url(url.as_str())
-                .with_client_options(client)
-                .with_retry(self.retries)
-                .build(),
-        )
+        let builder = HttpBuilder::new().with_url(url.as_str()).with_client_options(client);
+        shared(builder.with_retry(self.retries).build())
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
     io::{self, ErrorKind},
     ops::Range,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use self::fault::Fault;
 use super::{Storage, StoredBytes, Value, options::StorageOptions};
-use crate::{Cancel, Error, Result, extent::to_usize, fresh};
+use crate::{Cancel, Error, Result, extent::to_usize, fresh, locked::locked};
 
 /// The size of an object, or range of one, that is read in parts, of a part, and the number of parts at once.
 const PARTED: usize = 16 << 20;
@@ -69,10 +69,8 @@ pub(super) fn open(text: &str, options: &StorageOptions) -> Result<Arc<dyn Stora
     Ok(Arc::new(storage))
 }
 
-/// Runs a request on this thread, until it ends or the flag is set.
-///
-/// # Errors
-/// [`ErrorKind::Interrupted`] once the flag is set; an error if the system cannot start the threads of the network.
+/// Runs a request on this thread, until it ends or the flag is set. Fails with [`ErrorKind::Interrupted`] once the flag is set, and if the
+/// system cannot start the threads of the network.
 fn wait<T: Send>(cancel: &Cancel, request: impl Future<Output = T> + Send) -> io::Result<T> {
     let runtime = runtime()?;
     let work = || {
@@ -99,7 +97,7 @@ fn runtime() -> io::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     // Of two runtimes one would be dropped, which a thread of another runtime may not do.
     static STARTING: Mutex<()> = Mutex::new(());
-    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _starting = locked(&STARTING);
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }
@@ -190,8 +188,7 @@ impl RemoteStorage {
         }
     }
 
-    /// Fills `out` with a large object, or range of one: the first part by the answer that told its size, and further ones by requests of
-    /// their own.
+    /// Fills `out` with a large object or range: the first part by the answer that told its size, further ones by their own requests.
     async fn fill_in_parts(&self, path: &Path, first: GetResult, out: &mut [u8]) -> Result<(), Fault> {
         let (head, rest) = out.split_at_mut(PART);
         let start = first.range.start;
@@ -221,7 +218,7 @@ impl RemoteStorage {
     }
 
     fn check_version(&self, path: &Path, version: u64) -> Result<(), Fault> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = locked(&self.seen);
         if *seen.entry(hash(path.as_ref())).or_insert(version) == version {
             Ok(())
         } else {
@@ -258,7 +255,7 @@ impl Storage for RemoteStorage {
             self.has_no_ranges.store(true, Relaxed);
         }
         // Without ranges a small object is read as a whole, once.
-        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut whole = locked(&self.whole);
         if whole.as_ref().is_none_or(|(of, _)| *of != path) {
             match self.wait(self.read(&path, None, PARTED as u64))? {
                 Value::Bytes(bytes) => *whole = Some((path, Arc::from(&*bytes))),

@@ -7,10 +7,8 @@ use std::{env, fs, path::PathBuf};
 pub(super) struct Profile(Vec<(String, String)>);
 
 impl Profile {
-    /// Reads the profile of that name, or else the one that `AWS_PROFILE` names, or the default one.
-    ///
-    /// # Errors
-    /// A text, if a profile that was named is in neither file, or has no keys but another way to get them.
+    /// Reads the profile of that name, or else the one that `AWS_PROFILE` names, or the default one. Fails with a
+    /// text if a profile that was named is in neither file, or has no keys but another way to get them.
     pub(super) fn read(given: Option<&str>) -> Result<Self, String> {
         let named = given.map(str::to_owned).or_else(|| env::var("AWS_PROFILE").ok());
         let name = named.as_deref().unwrap_or("default");
@@ -70,9 +68,7 @@ mod tests {
     fn values_of_a_section() {
         let text = "[default]\nregion = a\n[profile b ]\n# region = c\nregion=d\ns3 =\n  region = e\n[other]\nregion = f\n";
         let of = |name: &str| Profile(section(text, |section| section == name));
-        assert_eq!(
-            ["default", "profile b", "none"].map(|name| of(name).get("region").map(str::to_owned)),
-            [Some("a".to_owned()), Some("d".to_owned()), None]
-        );
+        let regions = ["default", "profile b", "none"].map(|name| of(name).get("region").map(str::to_owned));
+        assert_eq!(regions, [Some("a".to_owned()), Some("d".to_owned()), None]);
     }
 }

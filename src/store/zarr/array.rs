@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use super::{
-    guard::Fault,
+    guard::{Fault, InPlanes},
     layout,
     metadata::{self, Element, Metadata},
     stored::StoredArray,
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Hint, LookedFor, MissingChunk, OpenChunk,
     Result, Shards, StoredType, WholeShard,
-    store::{BitPlanes, Storage, StorageOptions, open_storage},
+    store::{Storage, StorageOptions, open_storage},
 };
 
 /// A numeric array of a Zarr v2 or v3 store.
@@ -107,7 +107,7 @@ impl ZarrArray {
         index: &[u64],
         fetched: FetchedChunk,
         leave: bool,
-    ) -> Result<(DecodedChunk, Option<BitPlanes>)> {
+    ) -> Result<InPlanes<DecodedChunk>> {
         let fill = (self.missing == MissingChunk::Fill).then_some(self.inner.metadata.fill.as_slice());
         let read = fetched.read;
         let chunk = self.inner.decode(fetched, leave);
@@ -184,11 +184,7 @@ impl ChunkedArray for ZarrArray {
         Ok(self.decode_leaving(index, fetched, false)?.0)
     }
 
-    fn decode_planes(
-        &self,
-        index: &[u64],
-        fetched: FetchedChunk,
-    ) -> Result<(DecodedChunk, Option<BitPlanes>)> {
+    fn decode_planes(&self, index: &[u64], fetched: FetchedChunk) -> Result<InPlanes<DecodedChunk>> {
         self.decode_leaving(index, fetched, true)
     }
 }

@@ -8,7 +8,6 @@ use super::guard::Why;
 use crate::{StoredType, dtype::nearest_f32};
 
 /// Returns the number that marks missing elements, as an element of `dtype` holds it, if `attributes` give one.
-///
 /// Attributes that scale values, or reinterpret their bits as another type, are refused with an error that names them.
 pub(super) fn missing_value(attributes: &Value, dtype: StoredType) -> Why<Option<f64>> {
     let get = |name: &str| attributes.get(name).filter(|value| !value.is_null());

@@ -7,10 +7,9 @@ use zarrs::metadata::v3::MetadataV3;
 
 use super::{
     filter::Filter,
-    guard::{self, Decoded, Size, Why, in_order},
+    guard::{self, Decoded, InPlanes, Size, Why, in_order},
     layout,
 };
-use crate::store::BitPlanes;
 
 /// The codecs that errors about other codecs list.
 pub(crate) const SUPPORTED: &str = "blosc, zstd, gzip, zlib, lz4, bz2, lzma, crc32c, fletcher32, shuffle, delta, fixedscaleoffset, \
@@ -34,7 +33,6 @@ pub(crate) const MAX_TEXT_BYTES: usize = 256 << 20;
 /// The layout of the elements of one decoded chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkSpec {
-    /// The number of elements along each axis.
     pub(crate) shape: Vec<usize>,
     /// The number of bytes of one element; 0 for variable-length strings.
     pub(crate) size: usize,
@@ -77,7 +75,6 @@ impl Codecs {
         native && self.bytes.0.is_empty() && self.transpose.is_none()
     }
 
-    /// Parses `codecs` for chunks of `spec`.
     pub(crate) fn parse(codecs: &[MetadataV3], spec: &ChunkSpec) -> Why<Self> {
         let (mut transpose, mut filters) = (None, Vec::new());
         for (at, codec) in codecs.iter().enumerate() {
@@ -131,8 +128,7 @@ impl Codecs {
         }
     }
 
-    /// Returns the maximum number of bytes of memory of an encoded chunk in addition to its elements: 0 if it is not compressed, and so
-    /// decoded in place.
+    /// Returns the most bytes of memory of an encoded chunk besides its elements: 0 if it is not compressed, and so decoded in place.
     pub(crate) fn fetched(&self, spec: &ChunkSpec) -> u64 {
         match &self.to_bytes {
             ToBytes::Plain { .. } if !self.bytes.compress() => 0,
@@ -160,7 +156,7 @@ impl Codecs {
         encoded: Cow<'_, [u8]>,
         spec: &ChunkSpec,
         leave: bool,
-    ) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
+    ) -> Decoded<InPlanes<Vec<u8>>> {
         let ToBytes::Plain { big_endian } = &self.to_bytes else {
             let text = self.bytes.decode(encoded, Size::AtMost(spec.text))?;
             return Ok((text.into_owned(), None));
@@ -200,11 +196,7 @@ pub(crate) enum BytesCodec {
 
 impl BytesCodec {
     /// Decodes `data` with this codec, but leaves bit planes, which it returns, for the caller to undo.
-    pub(crate) fn decode(
-        self,
-        data: Cow<'_, [u8]>,
-        size: Size,
-    ) -> Decoded<(Cow<'_, [u8]>, Option<BitPlanes>)> {
+    pub(crate) fn decode(self, data: Cow<'_, [u8]>, size: Size) -> Decoded<InPlanes<Cow<'_, [u8]>>> {
         let decoded = match self {
             Self::Blosc { block } => {
                 return guard::blosc(data, size, block).map(|(bytes, planes)| (Cow::Owned(bytes), planes));
@@ -232,8 +224,7 @@ impl BytesCodecs {
         parsed.collect::<Why<_>>().map(Self)
     }
 
-    /// Refuses a filter of numbers of another size than those before it; the elements have `unit` bytes. Returns the size of those that are
-    /// stored last.
+    /// Refuses a filter of numbers of another size than those before it, at first `unit` bytes. Returns the size that is stored last.
     fn check_filters(&self, mut unit: usize) -> Why<usize> {
         for codec in &self.0 {
             let BytesCodec::Filter(filter) = codec else {
@@ -304,11 +295,7 @@ impl BytesCodecs {
     }
 
     /// Decodes as [`decode`](Self::decode), but leaves the bit planes of the final result, which it returns.
-    fn decode_planes<'a>(
-        &self,
-        encoded: Cow<'a, [u8]>,
-        innermost: Size,
-    ) -> Decoded<(Cow<'a, [u8]>, Option<BitPlanes>)> {
+    fn decode_planes<'a>(&self, encoded: Cow<'a, [u8]>, innermost: Size) -> Decoded<InPlanes<Cow<'a, [u8]>>> {
         let (mut data, mut planes) = (encoded, None);
         for (codec, size) in self.0.iter().zip(self.sizes(innermost)).rev() {
             in_order(planes, &mut data)?;

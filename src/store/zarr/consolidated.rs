@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     io::{self, ErrorKind},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use serde_json::Value;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::json::{MAX_METADATA_BYTES, is_document, read_json};
 use crate::{
     Error, Result,
+    locked::locked,
     store::{Storage, StoredBytes, Value as Stored, storage::join},
 };
 
@@ -29,10 +30,7 @@ struct Documents {
     denies_absent: bool,
 }
 
-/// Returns the storage with its documents at hand, after reading the consolidated metadata at its root, if there are any.
-///
-/// # Errors
-/// The errors of [`read_json`].
+/// Returns the storage with its documents at hand, after reading the root's consolidated metadata. Fails as [`read_json`] does.
 pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dyn Storage>> {
     let (is_all, denies_absent) = (false, false);
     let mut documents = Documents { storage, known: Mutex::default(), is_all, denies_absent };
@@ -62,22 +60,18 @@ pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dy
     let nodes = nodes.into_iter().flatten().map(|(path, node)| (join(path, "zarr.json"), node));
     let listed = listed.into_iter().flatten().map(|(key, document)| (key.clone(), document));
     for (key, document) in nodes.chain(listed) {
-        documents.known().insert(key, Some(document.to_string().into_bytes().into()));
+        locked(&documents.known).insert(key, Some(document.to_string().into_bytes().into()));
     }
     Ok(Arc::new(documents))
 }
 
 impl Documents {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Document>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the document of a key; the outer `None` for the key of anything else, and for a document that is too large.
     fn document(&self, key: &str) -> io::Result<Option<Document>> {
         if !is_document(key) {
             return Ok(None);
         }
-        if let Some(document) = self.known().get(key) {
+        if let Some(document) = locked(&self.known).get(key) {
             return Ok(Some(document.clone()));
         }
         let document: Document = match self.is_all {
@@ -90,7 +84,7 @@ impl Documents {
                 Err(error) => return Err(error),
             },
         };
-        self.known().insert(key.to_owned(), document.clone());
+        locked(&self.known).insert(key.to_owned(), document.clone());
         Ok(Some(document))
     }
 }
@@ -132,7 +126,7 @@ impl Storage for Documents {
         if !self.is_all {
             return self.storage.list(prefix);
         }
-        let (prefix, known) = (join(prefix, ""), self.known());
+        let (prefix, known) = (join(prefix, ""), locked(&self.known));
         let there = known.iter().filter(|(_, document)| document.is_some()).map(|(key, _)| key);
         let below = there.filter_map(|key| key.strip_prefix(&*prefix)?.split_once('/'));
         let mut names: Vec<String> = below.map(|(name, _)| name.to_owned()).collect();

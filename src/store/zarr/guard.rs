@@ -59,6 +59,9 @@ impl From<&str> for Fault {
 /// A chunk, or the reason why there is none.
 pub(crate) type Decoded<T> = Result<T, Fault>;
 
+/// What was decoded, and its bit planes if it is still in these.
+pub(crate) type InPlanes<T> = (T, Option<BitPlanes>);
+
 /// The number of bytes of a blosc header, which precedes the table of block offsets.
 const BLOSC_HEADER: usize = 16;
 /// c-blosc splits a block into one stream per byte of the element only up to this element size ...
@@ -123,11 +126,7 @@ fn usize_at(data: &[u8], at: usize) -> Option<usize> {
     u32_at(data, at).and_then(|value| usize::try_from(value).ok())
 }
 
-pub(crate) fn blosc(
-    mut data: Cow<'_, [u8]>,
-    size: Size,
-    block: usize,
-) -> Decoded<(Vec<u8>, Option<BitPlanes>)> {
+pub(crate) fn blosc(mut data: Cow<'_, [u8]>, size: Size, block: usize) -> Decoded<InPlanes<Vec<u8>>> {
     let frame = BloscFrame::parse(&data)?;
     size.check(frame.nbytes as u64, "blosc header claims")?;
     if frame.block > block {
@@ -310,10 +309,8 @@ pub(crate) fn lzma(data: &[u8], size: Size) -> Decoded<Vec<u8>> {
 /// Reads to the end, but stops one byte past `size`.
 fn inflate(reader: impl Read, size: Size, what: &str) -> Decoded<Vec<u8>> {
     let mut decoded = buffer(if let Size::Exactly(expected) = size { expected } else { 0 })?;
-    reader
-        .take(size.cap() as u64 + 1)
-        .read_to_end(&mut decoded)
-        .map_err(|error| damaged("it cannot be decompressed", size, &error))?;
+    let read = reader.take(size.cap() as u64 + 1).read_to_end(&mut decoded);
+    read.map_err(|error| damaged("it cannot be decompressed", size, &error))?;
     size.check(decoded.len() as u64, what)?;
     Ok(decoded)
 }

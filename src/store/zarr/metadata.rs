@@ -61,7 +61,6 @@ pub(crate) struct Metadata {
     /// One element that holds the fill value, in native byte order.
     pub(crate) fill: Vec<u8>,
     pub(crate) codecs: Codecs,
-    /// The layout of shards, if chunks are in these.
     pub(crate) shard: Option<Shard>,
     /// Names of the files of chunks, or of shards, relative to the array's folder.
     pub(crate) keys: ChunkKeyEncoding,

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use serde_json::Value;
@@ -14,7 +14,7 @@ use super::{
     codec::{BytesCodecs, ChunkSpec, Codecs, encoded_cap, is_big_endian},
     guard::{Decoded, Fault, Size, Why, crc32c},
 };
-use crate::{extent::to_usize, store::StoredBytes};
+use crate::{extent::to_usize, locked::locked, store::StoredBytes};
 
 /// The number of bytes of an index entry: offset and length.
 const ENTRY: usize = 16;
@@ -69,12 +69,12 @@ impl Indexes {
 
     /// Waits for the turn to read an index, if it is large.
     pub(crate) fn turn(&self, shard: &Shard) -> Option<MutexGuard<'_, ()>> {
-        shard.is_large().then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+        shard.is_large().then(|| locked(&self.turn))
     }
 
     /// Returns the index of the shard at `outer`, which the caller reads if nobody has. Drops the oldest if they are too many.
     pub(crate) fn known(&self, shard: &Shard, outer: &[u64]) -> Known {
-        let (indexes, places) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (indexes, places) = &mut *locked(&self.kept);
         if let Some(known) = indexes.get(outer) {
             return Arc::clone(known);
         }
@@ -89,7 +89,7 @@ impl Indexes {
 
     /// Drops an index that could not be read, so that it is read again for those who do not wait for it yet.
     pub(crate) fn forget(&self, outer: &[u64], known: &Known) {
-        let (indexes, places) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (indexes, places) = &mut *locked(&self.kept);
         if indexes.get(outer).is_some_and(|kept| Arc::ptr_eq(kept, known)) {
             indexes.remove(outer);
             places.retain(|place| place != outer);
@@ -223,8 +223,7 @@ impl Shard {
         Ok(if self.index_first { 0..bytes } else { rest..size })
     }
 
-    /// Checks the index of a shard of `size` bytes. Refuses entries that overlap the index or each other, as in a truncated file, and chunks
-    /// that are too large.
+    /// Checks the index of a shard of `size` bytes: entries overlap neither it nor each other, and chunks are not too large.
     pub(crate) fn check(&self, index: &[u8], size: u64) -> Decoded<()> {
         if self.index_crc {
             crc32c(Cow::Borrowed(index)).map_err(|fault| fault.in_part("shard index"))?;

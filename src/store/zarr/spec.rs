@@ -96,10 +96,7 @@ pub struct ArraySpec {
 crate::setters! {
     ArraySpec {
         shard_shape(impl Into<Option<Vec<u64>>>) = shard_shape.into(),
-        format(ZarrFormat),
-        compression(Compression),
-        nested(bool),
-        checksum(bool),
+        format(ZarrFormat), compression(Compression), nested(bool), checksum(bool),
         axes(&[&str]) = axes.iter().map(|&axis| axis.to_owned()).collect(),
         fill(impl Into<Value>) = fill.into(),
         attributes(Attributes),

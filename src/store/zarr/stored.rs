@@ -6,7 +6,7 @@ use std::{
     io::{self, ErrorKind},
     ops::Range,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Instant,
@@ -15,7 +15,7 @@ use std::{
 use zarrs::array::ChunkKeyEncoding;
 
 use super::{
-    guard::{Decoded, Fault, Size, buffer},
+    guard::{Decoded, Fault, InPlanes, Size, buffer},
     json,
     metadata::{self, Metadata},
     shard::{Index, Indexes, Shard},
@@ -23,7 +23,8 @@ use super::{
 use crate::{
     DecodedChunk, Error, FetchedChunk, LookedFor, OpenChunk, Result, Shards, WholeShard,
     extent::to_usize,
-    store::{BitPlanes, Storage, StoredBytes, Value, storage::join},
+    locked::locked,
+    store::{Storage, StoredBytes, Value, storage::join},
 };
 
 /// An array of numbers or strings of a store.
@@ -35,7 +36,6 @@ pub(crate) struct StoredArray {
     name: String,
     pub(crate) metadata: Metadata,
     looked: Looked,
-    /// The indexes of shards, if chunks are in these.
     pub(crate) indexes: Indexes,
     /// True if chunks in shards can be read by their ranges.
     reads_ranges: bool,
@@ -73,9 +73,8 @@ impl StoredArray {
         &self.name
     }
 
-    /// Returns which of the fetched chunks the storage had.
     pub(crate) fn looked_for(&self) -> LookedFor {
-        let absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
+        let absent = locked(&self.looked.absent);
         LookedFor {
             there: self.looked.there.load(Relaxed),
             absent: absent.values().map(|bits| u64::from(bits.count_ones())).sum(),
@@ -98,7 +97,7 @@ impl StoredArray {
         if bytes.is_none() {
             let number =
                 index.iter().zip(&grid).fold(0u64, |at, (i, n)| at.wrapping_mul(*n).wrapping_add(*i));
-            let mut absent = self.looked.absent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut absent = locked(&self.looked.absent);
             *absent.entry(number / 64).or_default() |= 1 << (number % 64);
         }
         Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
@@ -177,7 +176,7 @@ impl StoredArray {
     /// there is no shard, or if the shard does not hold the chunk.
     fn place(&self, shard: &Shard, outer: &[u64], number: usize) -> Decoded<Option<(String, Range<u64>)>> {
         let known = self.indexes.known(shard, outer);
-        let mut index = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut index = locked(&known);
         // Storage that answers late is not asked again; it notices changes itself.
         let stays = match &*index {
             Some(Ok(_)) if self.storage.fetches() > 0 => true,
@@ -237,7 +236,6 @@ impl StoredArray {
         }
     }
 
-    /// True if storage holds the elements of chunks as they are.
     pub(crate) fn opens_chunks(&self) -> bool {
         self.metadata.shard.is_none() && self.metadata.codecs.is_plain() && self.storage.opens_values()
     }
@@ -263,7 +261,6 @@ impl StoredArray {
         Some(OpenChunk::new(file, range.start, bytes / rows.max(1), rows))
     }
 
-    /// Returns the shards that chunks are in, if they are.
     pub(crate) fn shards(&self) -> Option<Shards> {
         let shard = self.metadata.shard.as_ref()?;
         let shards = self.metadata.grid().into_iter().zip(&shard.grid).map(|(n, chunks)| n.div_ceil(*chunks));
@@ -280,13 +277,12 @@ impl StoredArray {
         codecs.scratch(spec).saturating_add(shard.as_ref().map_or(0, Shard::index_scratch))
     }
 
-    /// Decodes one fetched chunk; returns `None` if it is missing. If `leave` is true, bit planes of one-byte elements stay, and are
-    /// returned.
+    /// Decodes one fetched chunk; `None` if it is missing. With `leave`, bit planes of one-byte elements stay, and are returned.
     pub(crate) fn decode(
         &self,
         fetched: FetchedChunk,
         leave: bool,
-    ) -> Decoded<Option<(DecodedChunk, Option<BitPlanes>)>> {
+    ) -> Decoded<Option<InPlanes<DecodedChunk>>> {
         let start = Instant::now();
         let Some(encoded) = fetched.bytes else { return Ok(None) };
         let stored = encoded.len() as u64;

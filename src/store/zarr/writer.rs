@@ -33,7 +33,6 @@ use crate::{
     },
 };
 
-/// The maximum number of tiles of an array.
 const MAX_TILES: u64 = 1 << 28;
 
 /// The attribute that says to which job an array belongs, and whether the array is complete.
@@ -77,7 +76,6 @@ pub struct ArrayWriter {
     path: String,
     spec: ArraySpec,
     metadata: Metadata,
-    /// The hash of the job, if there is a job.
     hash: Option<String>,
     /// The state of each tile, in C order.
     done: Vec<AtomicU8>,
@@ -186,10 +184,8 @@ impl ArrayWriter {
     /// Returns the indices of the tiles that are not written, in C order. May read tiles, as [`is_written`](Self::is_written) does; a
     /// tile that cannot be read counts as not written.
     pub fn left(&self) -> impl Iterator<Item = Vec<u64>> {
-        self.tiles()
-            .zip(&self.done)
-            .filter(|(index, done)| !self.is_whole(index, done).unwrap_or(false))
-            .map(|(index, _)| index)
+        let tiles = self.tiles().zip(&self.done);
+        tiles.filter(|(index, done)| !self.is_whole(index, done).unwrap_or(false)).map(|(index, _)| index)
     }
 
     /// True if a tile is written. A tile that another process wrote is read once to check it; if it is faulty, it counts as not written.
@@ -255,10 +251,7 @@ impl ArrayWriter {
         self.write_bytes(index, T::STORED, bytemuck::cast_slice(elements))
     }
 
-    /// Writes a tile from the bytes of its elements, in the host's byte order.
-    ///
-    /// # Errors
-    /// See [`write`](Self::write).
+    /// Writes a tile, as [`write`](Self::write) does, from the bytes of its elements in the host's byte order.
     fn write_bytes(&self, index: &[u64], dtype: StoredType, elements: &[u8]) -> Result<()> {
         let refuse = |why: String| Err(Error::argument("write", "elements", why));
         let (at, extent) = (self.place(index)?, self.extent(index));

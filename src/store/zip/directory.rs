@@ -146,9 +146,7 @@ impl Place {
 
 /// Reads the directory of an archive of `len` bytes, whose bytes `read` returns: the entries with names that are keys, in the order of
 /// their names. Of entries with one name, the last is taken. Allocates memory for no more than the directory.
-///
-/// # Errors
-/// [`ErrorKind::InvalidData`] for what is no archive, is damaged, or exceeds a limit, and for entries that share bytes.
+/// Fails with [`ErrorKind::InvalidData`] for what is no archive, is damaged, or exceeds a limit, and for entries that share bytes.
 pub(super) fn read(len: u64, read: &dyn Fn(Range<u64>) -> io::Result<StoredBytes>) -> io::Result<Vec<Entry>> {
     let before = len.saturating_sub(TAIL);
     let archive = Archive { read, tail: read(before..len)?, before };

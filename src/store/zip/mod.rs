@@ -80,12 +80,10 @@ fn part(bytes: StoredBytes, range: Range<usize>) -> StoredBytes {
 }
 
 /// The entries of a zip archive, or of a folder within it, as values. Stored entries are read in parts, deflated ones as a whole.
-///
 /// The archive is neither written nor unpacked. Its directory is in memory: about 100 bytes for each entry.
 #[derive(Debug)]
 pub(super) struct ZipStorage {
     bytes: Bytes,
-    /// The place of the archive.
     place: String,
     /// The folder within the archive whose values these are; empty for all.
     folder: String,
@@ -105,10 +103,8 @@ impl ZipStorage {
     }
 
     /// Opens the archive that is the object of a storage's empty key, and in it the folder `path`. An empty `path` means the root of the
-    /// archive, or if that has no metadata the one folder in it that has. Other paths begin at either.
-    ///
-    /// # Errors
-    /// [`Error::Store`] for what is no archive, is damaged or has too many entries; [`Error::Io`] if it cannot be read.
+    /// archive, or if that has no metadata the one folder in it that has. Other paths begin at either. Fails with [`Error::Store`] for
+    /// what is no archive, is damaged or has too many entries; [`Error::Io`] if it cannot be read.
     #[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "only URLs are such archives"))]
     pub(super) fn within(storage: Arc<dyn Storage>, path: &str) -> Result<Self> {
         let place = storage.place("");
@@ -139,7 +135,6 @@ impl ZipStorage {
         Ok(zip)
     }
 
-    /// Returns the entry of this name.
     fn find(&self, name: &str) -> Option<&Entry> {
         let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
         Some(&self.entries[at])
@@ -173,7 +168,6 @@ impl ZipStorage {
         })
     }
 
-    /// Returns the entry of a key.
     fn entry(&self, key: &str) -> io::Result<Option<&Entry>> {
         Ok(self.find(&self.name(key)?))
     }

@@ -90,8 +90,7 @@ impl Plan {
         self.bands.iter().map(begins).filter(|number| *number < boxes).map(need).max().unwrap_or(0)
     }
 
-    /// Returns the maximum number of bytes of the shards that hold any one box of `rows` rows (at least one), for arrays whose shards are
-    /// always read as a whole.
+    /// Returns the most bytes of shards, where these are always read as a whole, that hold any one box of `rows` rows (at least one).
     fn shards_of_box(&self, rows: u64) -> u64 {
         let whole = |array: usize| self.shards(array).filter(|shards| shards.are_whole);
         let across = |array: usize| {
@@ -138,8 +137,7 @@ impl Plan {
         room
     }
 
-    /// Returns the maximum number of bytes of a shard that may be read as a whole, and the number of such shards in two rows of shards: one
-    /// follows the other.
+    /// Returns the most bytes of a shard that may be read as a whole, and the number of such shards in two rows of shards.
     fn whole_shards(&self) -> [u64; 2] {
         let shards = (0..self.arrays()).filter_map(|array| Some((array, self.shards(array)?)));
         let whole = self.holds_whole();

@@ -10,14 +10,8 @@ fn plan(rows_and_chunks: &[(u64, u64)], block_rows: u64) -> Plan {
     };
     let rows = rows_and_chunks.iter().map(|(rows, _)| rows).sum();
     let arrays = rows_and_chunks.iter().map(array).collect();
-    Plan::of_rows(
-        arrays,
-        Arc::new(Selection::all(rows)),
-        None,
-        Arc::new(AsStored(StoredType::I8)),
-        block_rows,
-    )
-    .unwrap()
+    let (rows, convert) = (Arc::new(Selection::all(rows)), Arc::new(AsStored(StoredType::I8)));
+    Plan::of_rows(arrays, rows, None, convert, block_rows).unwrap()
 }
 
 /// The minimum for a pass is that of the block with the most bands, whatever the chunks and blocks are.

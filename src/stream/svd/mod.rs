@@ -109,12 +109,7 @@ pub struct StoredSvdOptions {
 
 crate::setters! {
     StoredSvdOptions {
-        center(Center),
-        scale(bool),
-        missing_mean(bool),
-        narrow(bool),
-        method(SvdMethod),
-        svd(SvdOptions),
+        center(Center), scale(bool), missing_mean(bool), narrow(bool), method(SvdMethod), svd(SvdOptions),
     }
 }
 
@@ -175,11 +170,8 @@ enum Vectors {
 
 impl std::fmt::Debug for Vectors {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, Self::Map { .. }) {
-            "Vectors(by a pass)"
-        } else {
-            "Vectors(on the device)"
-        })
+        let made = if matches!(self, Self::Map { .. }) { "by a pass" } else { "on the device" };
+        write!(f, "Vectors({made})")
     }
 }
 

@@ -21,8 +21,7 @@ use crate::{
     stream::{AsStored, Convert, StreamStats, matrix::StoredMatrix},
 };
 
-/// The seconds of one multiplication of a product in f32 on one core, which does several at a time; and the multiplications that take as long
-/// as reading one element.
+/// The seconds of a multiplication of a product in f32 on one core; and the multiplications that take as long as reading an element.
 const STEP: f64 = 1e-11;
 const READ: f64 = 100.0;
 /// The seconds up to which QR is taken whatever the iteration costs, since it is more accurate.
@@ -54,7 +53,6 @@ pub(super) struct Job<'a> {
     pub(super) run: &'a Run,
 }
 
-/// The result of a [`Job`].
 pub(super) struct Solved {
     pub(super) vectors: Vectors,
     /// The number of readings of the arrays, and their stats unless `vectors` has them.
@@ -63,7 +61,6 @@ pub(super) struct Solved {
 }
 
 impl Job<'_> {
-    /// Computes the components.
     pub(super) fn solve(&self, route: SvdRoute, measure: &Measure<'_>) -> Result<Solved> {
         let (vectors, readings, stats) = match (route, self.in_f64) {
             (SvdRoute::Gram, _) => self.by_gram()?,
@@ -96,7 +93,6 @@ impl Job<'_> {
         Ok(room)
     }
 
-    /// Returns the matrix, or its transpose.
     fn matrix(&self, is_transposed: bool) -> Result<StoredMatrix> {
         let convert: Arc<dyn Convert> = match (self.convert.is_identity, self.in_f64) {
             (false, _) => self.convert.clone(),
@@ -122,10 +118,7 @@ impl Job<'_> {
         self.device.members_need(Needs::device(matrix.bytes_of_part()))
     }
 
-    /// Chooses the way, and says why.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] if neither `measure` nor a way that the options allow fits the memory.
+    /// Chooses the way, and says why. Fails with [`Error::Budget`] if neither `measure` nor a way that the options allow fits the memory.
     pub(super) fn choose(&self, measure: &Measure<'_>) -> Result<(SvdRoute, String)> {
         let ([m, n], short) = (self.shape, self.shape[0].min(self.shape[1]));
         let (l, k) = ((self.options.svd.block(self.k) as u64).min(n), self.k as u64);
@@ -252,12 +245,8 @@ impl Job<'_> {
         if sign == SignRule::MaxAbsU {
             sign.apply(&matrix, &mut svd.v, &mut svd.passes, self.run)?;
         }
-        let readings = 1 + svd.passes;
-        Ok((
-            Vectors::Map { svd, map: Source::Stored(Box::new(matrix)), is_transposed },
-            readings,
-            StreamStats::default(),
-        ))
+        let (readings, map) = (1 + svd.passes, Source::Stored(Box::new(matrix)));
+        Ok((Vectors::Map { svd, map, is_transposed }, readings, StreamStats::default()))
     }
 }
 

@@ -18,8 +18,7 @@ use crate::{
 
 /// The number of columns whose moments a task computes.
 const COLUMNS: usize = 256;
-/// The largest root mean square of elements that stay as they are stored, and the reciprocal of the least. Sums of their squares are far from
-/// the limits of f32.
+/// The largest root mean square of elements that stay as stored, and the reciprocal of the least: their squares are far from f32's limits.
 const NEAR: f64 = (1u64 << 32) as f64;
 /// The number of elements that are converted at a time.
 const PIECE: usize = 512;
@@ -27,7 +26,6 @@ const PIECE: usize = 512;
 /// The moments of some values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moments {
-    /// The number of values.
     count: f64,
     mean: f64,
     /// The sum of the squares of deviations from the mean.
@@ -48,7 +46,6 @@ impl Moments {
         Arch::new().dispatch(Columns { n, rows, elements: PhantomData })
     }
 
-    /// Adds the moments of other values.
     fn merge(&mut self, other: &Self) {
         let count = self.count + other.count;
         if count > 0.0 {
@@ -128,8 +125,7 @@ struct Measured {
     missing: Option<[u64; 2]>,
 }
 
-/// Passes that compute moments in f64 on the host. Each is over 1,024 rows, and these are merged in order, so that no bit depends on blocks or
-/// threads.
+/// Passes that compute moments in f64 on the host, over 1,024 rows each, merged in order: no bit depends on blocks or threads.
 #[derive(Debug)]
 pub(super) struct Measure<'a> {
     arrays: &'a [Arc<dyn ChunkedArray>],
@@ -258,8 +254,7 @@ impl<'a> Measure<'a> {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Error::Chunk`] for the first infinity in rows of f32, from row `first` on.
+    /// Fails with [`Error::Chunk`] for the first infinity in rows of f32, from row `first` on.
     fn check_finite(&self, bytes: &[u8], first: u64) -> Result<()> {
         for (row, bytes) in (first..).zip(bytes.chunks_exact(4 * to_usize(self.columns))) {
             let array = self.plan.array_of(row);
@@ -370,9 +365,7 @@ pub(super) struct Standard {
     pub(super) power: f64,
     /// The sum of the squares of the centred and scaled elements, which are not divided by `power`.
     pub(super) total: f64,
-    /// The mean of each column.
     pub(super) means: Vec<f64>,
-    /// The variance of each column.
     pub(super) variances: Vec<f64>,
     /// The number of elements that are NaN.
     pub(super) missing: u64,
@@ -383,11 +376,8 @@ pub(super) struct Standard {
 
 impl Standard {
     /// Measures the arrays, in one pass, or in two if elements are missing and rows have their own means. `is_wide` is true for elements in
-    /// f64.
-    ///
-    /// # Errors
-    /// [`Error::Store`] for missing elements, unless these become the mean, and for a column without any other; [`Error::Argument`] for squares
-    /// beyond f64; the errors of a pass.
+    /// f64. Fails with [`Error::Store`] for missing elements, unless these become the mean, and for a column without any other;
+    /// [`Error::Argument`] for squares beyond f64; the errors of a pass.
     pub(super) fn new(measure: &Measure<'_>, is_wide: bool, run: &Run) -> Result<Self> {
         let (mut stats, mut passes) = (StreamStats::default(), 1);
         let mut measured = measure.pass(&[], [0, 1], &mut stats, run)?;
@@ -428,8 +418,7 @@ impl Standard {
 }
 
 impl Measure<'_> {
-    /// # Errors
-    /// [`Error::Store`] for missing elements, unless the mean takes their place, and for a column without any other.
+    /// Fails with [`Error::Store`] for missing elements, unless the mean takes their place, and for a column without any other.
     fn check_missing(&self, missing: u64, [row, column]: [u64; 2], measured: &Measured) -> Result<()> {
         let array = self.plan.array_of(row);
         if !self.options.missing_mean {

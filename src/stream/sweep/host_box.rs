@@ -1,13 +1,11 @@
 //! A box of an array in the host's memory, which smaller boxes are written into.
 
-use std::{
-    ops::Range,
-    sync::{Mutex, PoisonError},
-};
+use std::{ops::Range, sync::Mutex};
 
 use crate::{
     ChunkedArray, Result, StoredType,
     extent::to_usize,
+    locked::locked,
     store::{BoxWriter, insert_block},
 };
 
@@ -50,7 +48,7 @@ impl BoxWriter for HostBox<'_> {
     }
 
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = locked(&self.out);
         let shape: Vec<usize> = extents(self.within).collect();
         let extent: Vec<usize> = extents(ranges).collect();
         let origin = ranges.iter().zip(self.within).map(|(range, within)| range.start - within.start);

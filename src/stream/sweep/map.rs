@@ -2,7 +2,7 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use super::{
@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Budget, Element, Error, MemoryKind, Result, Status,
     extent::to_usize,
+    locked::locked,
     store::BoxWriter,
     stream::{Block, Plan},
 };
@@ -81,7 +82,7 @@ impl Sweep<'_> {
         let group = self.device.first_members(areas.len());
         let members = group.members().len();
         let areas = Mutex::new(areas);
-        let next = || areas.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let next = || locked(&areas).pop();
         let counted = group.each_member(self.run, total, |_, device, run| {
             let member = Sweep { array: Arc::clone(&self.array), device, run, ..self.clone() };
             let mut mapped = Mapped::new(member.swept(), if members > 1 { total } else { 0 });
@@ -197,10 +198,7 @@ impl Sweep<'_> {
         Ok(out)
     }
 
-    /// Maps an area with one plan.
-    ///
-    /// # Errors
-    /// The error, and the areas that remain.
+    /// Maps an area with one plan. Fails with the error and the areas that remain.
     fn map_once<W: BoxWriter>(
         &self,
         operation: &dyn UntypedOperation,

@@ -274,8 +274,7 @@ impl<'a> Sweep<'a> {
         ended
     }
 
-    /// # Errors
-    /// [`Error::Shape`] for a writer of an array of another shape.
+    /// Fails with [`Error::Shape`] for a writer of an array of another shape.
     pub(crate) fn check_shape(&self, writer: &impl BoxWriter) -> Result<()> {
         if writer.shape() == self.array.shape() {
             return Ok(());
@@ -290,10 +289,7 @@ impl<'a> Sweep<'a> {
         Swept { boxes: 0, found: 0, devices: 1, times_covered: 0.0, times_decoded: 0.0, memory, stats }
     }
 
-    /// Returns the number of elements to compute.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for an array without axes, or with more than five.
+    /// Returns the number of elements to compute. Fails with [`Error::Shape`] for an array without axes, or with more than five.
     fn elements(&self) -> Result<u64> {
         let shape = self.array.shape();
         if !(1..=AXES).contains(&shape.len()) {
@@ -313,10 +309,7 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Runs the caller's code on a box.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] with the panic message if the code panics; the error that the code returns.
+    /// Runs the caller's code on a box. Fails as it does, or with [`Error::Argument`] and the message if it panics.
     fn unless_it_panics<T>(&self, core: &[Range<u64>], work: impl FnOnce() -> Result<T>) -> Result<T> {
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
             let words =
@@ -327,7 +320,6 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Returns the number of elements of a box.
 fn elements(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().fold(1, |elements: u64, range| elements.saturating_mul(range.end - range.start))
 }

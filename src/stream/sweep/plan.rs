@@ -75,10 +75,7 @@ struct Candidate {
 
 impl Boxes<'_> {
     /// Plans boxes of whole tiles and the bytes for chunks. Boxes grow along the axis on which the halo is the largest part of a box, as
-    /// far as memory allows.
-    ///
-    /// # Errors
-    /// [`Error::Budget`] if boxes of one tile do not fit; [`Error::Cancelled`]; those of [`Plan::new`].
+    /// far as memory allows. Fails with [`Error::Budget`] if boxes of one tile do not fit; [`Error::Cancelled`]; those of [`Plan::new`].
     pub(super) fn plan(&self, device: &Device, memory: &Budget, cancel: &Cancel) -> Result<BoxPlan> {
         let shape: Vec<u64> = self.within.iter().map(|range| range.end - range.start).collect();
         let within = |size: u64, axis: usize| size.min(shape[axis]).max(1);
@@ -150,8 +147,7 @@ impl Boxes<'_> {
         Ok(Candidate { plan, left, on_device: needs.on(device).device })
     }
 
-    /// Returns the number of boxes of this size that are written concurrently, with `left` bytes of host memory, and the bytes that they
-    /// take of these.
+    /// Returns the boxes of this size that are written concurrently in `left` bytes of host memory, and the bytes that they take.
     fn writers(&self, size: &[u64], threads: u64, left: u64) -> (u64, u64) {
         let tiles = tiles(size, &self.tile);
         let core = size.iter().product::<u64>() * self.written;
@@ -188,7 +184,6 @@ fn product(extents: &[u64]) -> u64 {
     extents.iter().fold(1, |product: u64, n| product.saturating_mul(*n))
 }
 
-/// Returns the number of tiles of a box.
 fn tiles(size: &[u64], tile: &[u64]) -> u64 {
     size.iter().zip(tile).map(|(size, tile)| size.div_ceil(*tile)).product()
 }

@@ -16,10 +16,7 @@ impl Retry {
         Self { memory, taken: 0, is_least: false }
     }
 
-    /// Halves the device memory, or finally sets the required minimum.
-    ///
-    /// # Errors
-    /// `error`, if a retry is useless.
+    /// Halves the device memory, or finally sets the required minimum. Fails with `error` if a retry is useless.
     pub(super) fn smaller(&mut self, error: Error, device: &Device) -> Result<()> {
         let budget = match error {
             Error::OutOfMemory { .. } if self.taken > 0 && !self.is_least && !device.shares_host_memory() => {

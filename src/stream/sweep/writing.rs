@@ -4,14 +4,14 @@ use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver},
     },
     thread,
 };
 
-use crate::{Device, Error, Result, driver::HostBytes, store::BoxWriter, timeline::Stage};
+use crate::{Device, Error, Result, driver::HostBytes, locked::locked, store::BoxWriter, timeline::Stage};
 
 /// The ranges of a computed box along each axis, and its output elements.
 type Made = (Vec<Range<u64>>, HostBytes);
@@ -19,8 +19,7 @@ type Made = (Vec<Range<u64>>, HostBytes);
 /// A function that takes boxes, and returns false if no more are wanted.
 pub(super) type Give<'a> = dyn FnMut(Vec<Range<u64>>, HostBytes) -> bool + 'a;
 
-/// Writes the boxes that `make` gives on `threads` threads, and returns when all are written. If both fail, returns the error of writing,
-/// which came first.
+/// Writes the boxes that `make` gives on `threads` threads, and waits for all. If both fail, returns the error of writing, the first.
 pub(super) fn write_all(
     writer: &impl BoxWriter,
     threads: u64,
@@ -58,7 +57,7 @@ pub(super) fn write_all(
 
 /// Writes boxes as they arrive.
 fn put_all(writer: &impl BoxWriter, device: &Device, boxes: Arc<Mutex<Receiver<Made>>>) -> Result<()> {
-    let next = || boxes.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    let next = || locked(&boxes).recv();
     while let Ok((core, values)) = next() {
         let _span = device.span(Stage::Write, "").bytes(values.bytes().len() as u64);
         device.pool()?.install(|| writer.write_box_bytes(&core, values.bytes()))?;

@@ -4,7 +4,6 @@ use teatime::openings::within;
 
 use super::*;
 
-/// Each function refuses the metrics, options and genotypes that are not for it, by name.
 #[test]
 fn bad_input_is_named() {
     let (device, run, plain) = (cpu(), Run::default(), DistanceOptions::default());

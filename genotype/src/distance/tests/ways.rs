@@ -44,8 +44,7 @@ impl Case {
         Self { sides: [first, second], samples, matches, joint }
     }
 
-    /// Returns the genotypes of each side and of both together. `store` makes them from dosages, the number of samples, and an index from 0
-    /// to 2.
+    /// Returns the genotypes of each side and of both. `store` makes them from dosages, the number of samples, and an index from 0 to 2.
     fn stores(&self, store: impl Fn(&[i8], u64, usize) -> Genotypes) -> [Genotypes; 3] {
         let [n, others] = self.samples.map(|samples| samples as u64);
         let [first, second] = &self.sides;
@@ -110,8 +109,7 @@ fn check_bands(
     Ok(ends.split_off(1))
 }
 
-/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands they were computed
-/// in.
+/// Checks that the neighbors are those of a stable sort of the distances, to the last bit. Returns the number of bands.
 pub(super) fn check_nearest<'a>(
     pairs: impl Into<SamplePairs<'a>>,
     options: &DistanceOptions,
@@ -339,7 +337,6 @@ fn groups_give_the_bits_of_one_device() {
     assert_eq!(check_bands(&genotypes, &group, &options, &Run::default()).unwrap().last(), Some(&300));
 }
 
-/// A metric in f32 is computed on the first device.
 #[test]
 fn sums_that_are_rounded_are_of_one_device() {
     let genotypes = memory(&dosages(9000, 20), &[9000, 20], &[500, 20]).dosages_are_bounded(true);

@@ -43,12 +43,6 @@ fn layouts_agree() {
     }
 }
 
-#[test]
-fn several_arrays_and_none_named() {
-    let several = GenotypeStore::open(fixture("dosages_v2.zarr"), None, MissingChunk::Error);
-    refused(several, &["uint8_zlib"]);
-}
-
 /// Stores in memory and in folders have equal content, and only the necessary bytes are requested.
 #[test]
 fn storage_that_is_no_folder() {

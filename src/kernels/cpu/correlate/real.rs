@@ -12,9 +12,7 @@ use crate::{
 };
 
 /// A type in which sums are computed: f32 or f64.
-pub(crate) trait Real: Element + Default + SimdFloat {
-    /// Returns the number of this type that is nearest to `value`.
-    fn nearest(value: f64) -> Self;
+pub(crate) trait Real: SimdFloat {
     /// Returns true for a value that is infinite, or so large that sums may be infinite.
     fn may_overflow(self) -> bool;
     /// Returns true if any value is infinite, or so large that sums may be infinite.
@@ -146,25 +144,21 @@ floats! {
 macro_rules! real {
     ($real:ident, $vector:ident, $large:expr, $load:expr, $mul_add:expr) => {
         impl Real for $real {
-            fn nearest(value: f64) -> Self {
-                <Self as Cell<f64>>::rounded(value)
-            }
-
             #[inline(always)]
             fn may_overflow(self) -> bool {
                 self.abs() >= Self::from(SAFE)
             }
 
             fn any_may_overflow(values: &[Self]) -> bool {
-                wide(|| values.iter().fold(false, |any, value| any | value.may_overflow()))
+                wide!(values.iter().fold(false, |any, value| any | value.may_overflow()))
             }
 
             fn are_finite(values: &[Self]) -> bool {
-                wide(|| values.iter().fold(true, |finite, value| finite & (value.abs() < Self::INFINITY)))
+                wide!(values.iter().fold(true, |finite, value| finite & (value.abs() < Self::INFINITY)))
             }
 
             fn subtract(line: &[Self], step: usize, out: &mut [Self]) {
-                wide(|| {
+                wide!({
                     for ((out, x), behind) in out.iter_mut().zip(line).zip(&line[step..]) {
                         *out = x - behind;
                     }
@@ -185,7 +179,7 @@ macro_rules! real {
                     if dtype == Self::DTYPE {
                         out.copy_from_slice(bytemuck::cast_slice(values));
                     } else {
-                        wide(|| {
+                        wide!({
                             for (out, &value) in out.iter_mut().zip(values) {
                                 *out = <T as Cell<Self>>::rounded(value);
                             }
@@ -195,7 +189,7 @@ macro_rules! real {
             }
 
             fn truncate(values: &mut [Self], dtype: DType) {
-                with_dtype!(dtype, T => wide(|| {
+                with_dtype!(dtype, T => wide!({
                     for value in values.iter_mut() {
                         *value = <T as Cell<Self>>::truncated(*value).real();
                     }
@@ -250,7 +244,7 @@ real!(
 );
 
 fn decode<T: Cell<R>, R>(stored: &[T], out: &mut [R]) {
-    wide(|| {
+    wide!({
         for (out, &value) in out.iter_mut().zip(stored) {
             *out = value.real();
         }

@@ -111,8 +111,7 @@ impl Column {
         Ok(Some(column))
     }
 
-    /// Reads all chunks within the budget. If strings of variable length exceed it, reading goes on to the end to count the bytes that
-    /// they need.
+    /// Reads all chunks within the budget. If strings exceed it, reading goes on to count the bytes that they need.
     fn read(
         &mut self,
         mut array: StoredArray,
@@ -125,8 +124,7 @@ impl Column {
         let (allowed, grid, axes) = (memory.left_of_host() / 2, self.grid(), array.metadata.shape.len());
         let (spec, codecs, shards) = (&array.metadata.spec, &array.metadata.codecs, array.shards());
         let (is_text, count, bytes) = (spec.size == 0, spec.count() as u64, spec.bytes() as u64);
-        // A chunk of strings of variable length counts four times, with a length of four bytes per string: as stored, decoded, parsed,
-        // and as scratch memory for blosc.
+        // A chunk of text counts four times, with four bytes of length per string: stored, decoded, parsed, and as scratch memory of blosc.
         let need = if is_text {
             4 * 4 * count
         } else {

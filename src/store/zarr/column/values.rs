@@ -79,7 +79,6 @@ pub(super) fn fill(metadata: &Metadata) -> Option<Values> {
     }
 }
 
-/// Parses the elements of a decoded chunk.
 pub(super) fn parse(metadata: &Metadata, bytes: &[u8]) -> Decoded<Values> {
     let spec = &metadata.spec;
     let elements = bytes.chunks_exact(spec.size.max(1));

@@ -56,10 +56,8 @@ fn of_every_type() {
         let array = MissingAsNan::new(array).unwrap();
         assert_eq!((array.dtype(), array.missing_elements()), (read_as, 0));
         for (i, found) in elements(&array).unwrap().into_iter().enumerate() {
-            assert!(
-                if [4, 8].contains(&i) { found.is_nan() } else { found == i as f64 },
-                "{read_as:?} {i}: {found}"
-            );
+            let is_right = if [4, 8].contains(&i) { found.is_nan() } else { found == i as f64 };
+            assert!(is_right, "{read_as:?} {i}: {found}");
         }
         // Each chunk counts once, and elements beyond the array do not count.
         assert_eq!(array.missing_elements(), 2);

@@ -51,7 +51,6 @@ impl Scratch {
         ZarrArray::open(self.path(), "a", MissingChunk::Fill).unwrap()
     }
 
-    /// Opens the array at `path`.
     pub(crate) fn open(&self, path: &str) -> crate::Result<StoredArray> {
         StoredArray::open(&(Arc::new(Folder::new(self.path())) as Arc<dyn Storage>), path)
     }
