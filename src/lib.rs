@@ -218,7 +218,6 @@ pub mod kernel;
 mod kernels;
 mod launch;
 pub mod linalg;
-mod locked;
 mod needs;
 #[cfg(any(test, feature = "suite"))]
 #[doc(hidden)]

@@ -20,7 +20,7 @@ const LONG: usize = 256;
 pub(crate) const BETWEEN: Duration = Duration::from_millis(20);
 
 /// Locks a mutex, also if a thread panicked while it held the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

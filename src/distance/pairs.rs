@@ -18,7 +18,7 @@ use crate::{
     Element, Result, Run,
     extent::to_usize,
     linalg::{Matrix, matrix::SIDE},
-    locked::locked,
+    waiting::lock,
 };
 
 impl<T: Element> Jobs<'_, '_, T> {
@@ -60,7 +60,7 @@ impl<T: Element> Jobs<'_, '_, T> {
         self.each(run, ranges[0].end - ranges[0].start, |_, job, run| {
             let pool = job.measure.device.pool()?;
             job.each_block_of(ranges.map(Range::clone), side, run, &mut |block| {
-                let (Distances { distances, shared }, width) = (&mut *locked(&square), block.columns.len());
+                let (Distances { distances, shared }, width) = (&mut *lock(&square), block.columns.len());
                 pool.install(|| {
                     fill(block, |i| block.distances[i * width..].iter().copied(), first, distances);
                     if let Some(shared) = shared {
@@ -85,7 +85,7 @@ impl<T: Element> Jobs<'_, '_, T> {
         self.each(run, m as u64, |_, job, run| {
             let pool = job.measure.device.pool()?;
             job.each_block_of(area.each_ref().map(Range::clone), side, run, &mut |block| {
-                let mut out = locked(&places);
+                let mut out = lock(&places);
                 let mut columns = columns_of(block, m, &pairs, &mut out);
                 pool.install(|| put_columns(block, &mut columns));
             })

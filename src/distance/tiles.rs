@@ -16,9 +16,9 @@ use crate::{
     dtype::nearest_f32,
     extent::{index_at, to_usize},
     linalg::Matrix,
-    locked::locked,
     store::BoxWriter,
     timeline::Stage,
+    waiting::lock,
 };
 
 /// Writes the result of [`pairwise`](super::pairwise), the same to the bit unless [expanded](Options::expanded), into an array of f64 or f32, and finishes the array. Waits.
@@ -232,7 +232,7 @@ impl<W: BoxWriter> Tiles<W> {
 
     /// Takes a tile that nobody has taken.
     fn next(&self) -> Option<Tile> {
-        let (taken, from) = &mut *locked(&self.taken);
+        let (taken, from) = &mut *lock(&self.taken);
         let at = (*from..self.count()).find(|&at| !taken[to_usize(at)])?;
         // The grid of mirrored tiles is a square.
         let other = if self.is_mirrored { at % self.grid[0] * self.grid[0] + at / self.grid[0] } else { at };

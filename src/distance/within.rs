@@ -17,7 +17,7 @@ use super::{
 };
 #[cfg(feature = "zarr")]
 use crate::store::NewStore;
-use crate::{Budget, Element, Error, Needs, Result, Run, extent::to_usize, locked::locked};
+use crate::{Budget, Element, Error, Needs, Result, Run, extent::to_usize, waiting::lock};
 
 /// The number of distances whose marks fill a word.
 const WORD: usize = u64::BITS as usize;
@@ -174,7 +174,7 @@ impl PairsWithin {
             let pool = job.measure.device.pool()?;
             job.each_block(side, run, &mut |block| {
                 let marks = pool.install(|| radius.marks(block));
-                locked(&within).take(block, &marks);
+                lock(&within).take(block, &marks);
             })
         });
         passes.map(drop)

@@ -10,7 +10,7 @@ use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use super::{blocks::runs, with_stored};
 use crate::{
     ArrayFacts, ChunkedArray, DecodedChunk, Error, FetchedChunk, Hint, Result, StoredType, extent::to_usize,
-    locked::locked,
+    waiting::lock,
 };
 
 /// The largest integer up to which every integer and its successor are different in f64.
@@ -75,7 +75,7 @@ impl MissingAsNan {
 
     /// Returns the number of missing elements, including NaN, in the chunks decoded so far; a chunk that is decoded again counts once.
     pub fn missing_elements(&self) -> u64 {
-        locked(&self.counts).values().sum()
+        lock(&self.counts).values().sum()
     }
 
     /// Returns the missing value as stored.
@@ -200,7 +200,7 @@ impl ChunkedArray for MissingAsNan {
             T => self.floats(bytes, index, T::NAN)
         );
         if count > 0 {
-            locked(&self.counts).insert(index.into(), count);
+            lock(&self.counts).insert(index.into(), count);
         }
         Ok(chunk)
     }

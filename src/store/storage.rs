@@ -14,7 +14,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use crate::{extent::to_usize, files::read_at, fresh, locked::locked};
+use crate::{extent::to_usize, files::read_at, fresh, waiting::lock};
 
 /// Values under keys, such as the files of a folder or the objects of a bucket, read from any thread.
 ///
@@ -251,14 +251,14 @@ impl ToDisk {
     }
 
     fn sender(&self) -> io::Result<SyncSender<Unnamed>> {
-        let mut held = locked(&self.0);
+        let mut held = lock(&self.0);
         let thread = held.take().map_or_else(Thread::start, Ok)?;
         Ok(held.insert(thread).sender.clone())
     }
 
     /// Waits until all files are renamed.
     fn wait(&self) -> io::Result<()> {
-        let Some(Thread { sender, handle }) = locked(&self.0).take() else { return Ok(()) };
+        let Some(Thread { sender, handle }) = lock(&self.0).take() else { return Ok(()) };
         drop(sender);
         handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }

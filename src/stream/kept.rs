@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{ChunkedArray, FetchedChunk, locked::locked, store::StoredBytes};
+use crate::{ChunkedArray, FetchedChunk, store::StoredBytes, waiting::lock};
 
 /// The bytes of bookkeeping for a kept chunk, and those of pages, in which an allocator counts.
 const ENTRY: u64 = 256;
@@ -27,26 +27,26 @@ struct State {
 
 impl KeptChunks {
     pub(super) fn held(&self) -> u64 {
-        locked(&self.0).held
+        lock(&self.0).held
     }
 
     pub(super) fn get(&self, number: usize) -> Option<FetchedChunk> {
-        locked(&self.0).chunks.get(&number).cloned()
+        lock(&self.0).chunks.get(&number).cloned()
     }
 
     pub(super) fn has(&self, number: usize) -> bool {
-        locked(&self.0).chunks.contains_key(&number)
+        lock(&self.0).chunks.contains_key(&number)
     }
 
     /// Returns the number of these chunks that no pass kept.
     pub(super) fn lacking(&self, numbers: impl Iterator<Item = usize>) -> u64 {
-        let state = locked(&self.0);
+        let state = lock(&self.0);
         numbers.filter(|number| !state.chunks.contains_key(number)).count() as u64
     }
 
     /// Returns a chunk that shares its bytes with `fetched`, if there is room for it, until it is [settled](Self::settle).
     pub(super) fn share(&self, fetched: &mut FetchedChunk) -> Option<FetchedChunk> {
-        let mut state = locked(&self.0);
+        let mut state = lock(&self.0);
         state.held = state.held.checked_add(bytes(fetched)).filter(|held| *held <= state.room)?;
         drop(state);
         Some(shared(fetched))
@@ -54,7 +54,7 @@ impl KeptChunks {
 
     /// Keeps a chunk that was shared if it is `good`: if it could be decoded.
     pub(super) fn settle(&self, number: usize, chunk: FetchedChunk, good: bool) {
-        let (mut state, bytes) = (locked(&self.0), bytes(&chunk));
+        let (mut state, bytes) = (lock(&self.0), bytes(&chunk));
         if !good || state.held > state.room {
             state.held -= bytes;
         } else if let Some(other) = state.chunks.insert(number, chunk) {
@@ -65,7 +65,7 @@ impl KeptChunks {
 
     /// Sets the number of bytes that chunks may take, and drops those that are too many.
     pub(super) fn set_room(&self, room: u64) {
-        let mut state = locked(&self.0);
+        let mut state = lock(&self.0);
         let State { held, chunks, .. } = &mut *state;
         if room < *held {
             chunks.retain(|_, chunk| {

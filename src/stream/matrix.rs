@@ -21,7 +21,7 @@ use crate::{
         rows::Rows,
         transpose,
     },
-    locked::locked,
+    waiting::lock,
 };
 
 const OP: &str = "StoredMatrix";
@@ -147,7 +147,7 @@ impl StoredMatrix {
         let taken = Needs::device(self.len_bytes()).on(&self.device).host;
         self.plan.hold_shards(left.saturating_sub(taken));
         let loaded = load(&self.plan, &self.device, &self.shape, bytes, run, &mut stats)?.0;
-        locked(&self.stats).add(&stats);
+        lock(&self.stats).add(&stats);
         Ok(loaded)
     }
 
@@ -158,7 +158,7 @@ impl StoredMatrix {
 
     /// Returns the times and bytes of all passes so far, such as those of a decomposition. Passes that failed do not count.
     pub fn stats(&self) -> StreamStats {
-        *locked(&self.stats)
+        *lock(&self.stats)
     }
 
     /// Returns the number of bytes of decoded chunks that a pass with `columns` columns holds, and the host memory that is left for chunks that
@@ -206,7 +206,7 @@ impl StoredMatrix {
             blocks.computed(started);
             pass.tell(rows.end)?;
         }
-        locked(&self.stats).add(&blocks.stats);
+        lock(&self.stats).add(&blocks.stats);
         drop(blocks);
         if pass.is_last() {
             self.slots.clear();

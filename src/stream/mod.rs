@@ -131,7 +131,7 @@ pub(crate) use self::{
 };
 use crate::{
     Cancel, Device, Element, Error, OpenChunk, Result, Tensor, driver::Staging, extent::to_usize,
-    locked::locked, tensor::checked_len, timeline::Stage,
+    tensor::checked_len, timeline::Stage, waiting::lock,
 };
 
 /// The time that each stage of a pass took, and the bytes that the pass moved.
@@ -469,7 +469,7 @@ impl<'a> Blocks<'a> {
 impl Drop for Blocks<'_> {
     fn drop(&mut self) {
         if let Some(slots) = self.keep_slots {
-            *locked(&slots.0) = mem::take(&mut self.slots);
+            *lock(&slots.0) = mem::take(&mut self.slots);
         }
     }
 }
@@ -480,7 +480,7 @@ struct Slots(Mutex<[Option<Staging>; 2]>);
 
 impl Slots {
     fn take(&self) -> [Option<Staging>; 2] {
-        mem::take(&mut *locked(&self.0))
+        mem::take(&mut *lock(&self.0))
     }
 
     fn clear(&self) {

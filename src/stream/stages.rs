@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     Cancel, ChunkedArray, DecodedChunk, Error, FetchedChunk, OpenChunk, Result, WholeShard,
-    locked::locked,
     timeline::{Span, Stage, Timeline},
+    waiting::lock,
 };
 
 /// The key of a chunk in a strip of boxes: the strip, and the chunk's number.
@@ -224,7 +224,7 @@ impl Stages {
     /// Starts a chunk, on the threads dedicated to fetching if there are any.
     pub(super) fn start(self: &Arc<Self>, pool: &ThreadPool, job: Job, ahead: bool) {
         if ahead && !job.in_place {
-            locked(&self.state).wanted.push_back(job);
+            lock(&self.state).wanted.push_back(job);
             self.changed.notify_one();
         } else {
             self.decode_on(pool, (job, None));
@@ -235,7 +235,7 @@ impl Stages {
     fn fetch_on(self: Arc<Self>, pool: &ThreadPool) {
         loop {
             let mut job = {
-                let mut state = locked(&self.state);
+                let mut state = lock(&self.state);
                 loop {
                     if state.room > 0
                         && let Some(job) = state.wanted.pop_front()
@@ -255,7 +255,7 @@ impl Stages {
     }
 
     fn decode_on(self: &Arc<Self>, pool: &ThreadPool, ready: Ready) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if state.decoders == 0 {
             return state.ready.push_back(ready);
         }
@@ -275,7 +275,7 @@ impl Stages {
             }
         };
         job.send(result);
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if ahead {
             state.room += 1;
             self.changed.notify_one();
@@ -291,7 +291,7 @@ impl Stages {
 
     /// Makes the fetching threads end once no more chunks are wanted.
     pub(super) fn close(&self) {
-        locked(&self.state).closed = true;
+        lock(&self.state).closed = true;
         self.changed.notify_all();
     }
 }

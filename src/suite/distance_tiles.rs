@@ -178,7 +178,7 @@ fn refused(device: &Device) {
     assert_refused(write_condensed(&x, Metric::KlDivergence, &plain, &run, flat("kl")), &["not symmetric"]);
     // The budget is less than a tile takes.
     let square = |name: &str| create(name, ArraySpec::new(StoredType::F64, &[8, 8], &[4, 4])).unwrap();
-    let (least, _) = least(|run| write(square(&format!("{:?}", run.memory)), run));
+    let (least, _) = least(|run| write(square(&format!("{:?}", run.memory.host)), run));
     assert!(least > 6 * 8 * 16, "{least}");
     // An existing array is kept.
     square("enough");

@@ -1,7 +1,7 @@
 //! Timelines of several processes in one.
 
 use super::{Event, Label, Lane, Ring, Stage, Timeline};
-use crate::{Error, Result, locked::locked};
+use crate::{Error, Result, waiting::lock};
 
 /// The start of a recording as bytes.
 const MAGIC: &[u8] = b"teatime timeline 2\n";
@@ -70,7 +70,7 @@ impl Other {
 impl Timeline {
     /// Returns the recording as bytes, which [`merge`](Self::merge) takes in another process.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Ring { events, dropped, labels, lanes, grids, .. } = &*locked(&self.0.ring);
+        let Ring { events, dropped, labels, lanes, grids, .. } = &*lock(&self.0.ring);
         let mut bytes = MAGIC.to_vec();
         let mut put = |numbers: &[u64], text: Option<&str>| {
             let length = text.map(|text| text.len() as u64);
@@ -116,7 +116,7 @@ impl Timeline {
         let other = Other::parse(recorded).ok_or_else(refused)?;
         let later =
             i64::try_from(i128::from(other.began_at) - i128::from(self.began_at_micros())).unwrap_or(0);
-        let mut ring = locked(&self.0.ring);
+        let mut ring = lock(&self.0.ring);
         ring.dropped += other.dropped;
         let of_process = |name: &str| format!("{process}: {name}");
         let label = |Label { stage, name }: &Label| match stage {

@@ -25,7 +25,7 @@ use std::{
 
 pub use self::page::About;
 pub(crate) use self::stage::Stage;
-use crate::{Result, files::write_whole, locked::locked};
+use crate::{Result, files::write_whole, waiting::lock};
 
 /// The number of events that a [`Timeline`] holds by default, in at most 32 MB.
 const EVENTS: usize = 1_000_000;
@@ -187,7 +187,7 @@ impl Timeline {
 
     /// Returns the number of events that are kept, and the number of older ones that were dropped.
     pub fn events(&self) -> (u64, u64) {
-        let ring = locked(&self.0.ring);
+        let ring = lock(&self.0.ring);
         (ring.events.len() as u64, ring.dropped)
     }
 
@@ -251,7 +251,7 @@ impl Timeline {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let start = nanoseconds(began.saturating_duration_since(self.0.began));
         let took = nanoseconds(took);
-        let mut ring = locked(&self.0.ring);
+        let mut ring = lock(&self.0.ring);
         let (label, lane) = (ring.label(stage, name), ring.lane(queue));
         ring.push(Event { start, took, bytes, item, label, lane });
     }
@@ -272,7 +272,7 @@ impl Timeline {
 
     /// Notes an array's number of chunks along each axis, by which the trace gives the indices of chunks.
     pub(crate) fn grid(&self, array: &str, grid: impl Iterator<Item = u64>) {
-        locked(&self.0.ring).grids.insert(array.into(), grid.collect());
+        lock(&self.0.ring).grids.insert(array.into(), grid.collect());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use super::{Event, Label, Lane, Ring, Stage, Timeline};
-use crate::{extent::index_at, locked::locked};
+use crate::{extent::index_at, waiting::lock};
 
 /// A copy of a timeline's events, by lane.
 #[derive(Default)]
@@ -49,7 +49,7 @@ pub(super) struct Total {
 impl Timeline {
     pub(super) fn summary(&self) -> Summary {
         let (labels, events, names, dropped, grids) = {
-            let Ring { labels, events, lanes, dropped, grids, .. } = &*locked(&self.0.ring);
+            let Ring { labels, events, lanes, dropped, grids, .. } = &*lock(&self.0.ring);
             (labels.clone(), Vec::from_iter(events.iter().copied()), lanes.clone(), *dropped, grids.clone())
         };
         let (start, end) =

@@ -18,8 +18,8 @@ use crate::{
     },
     extent::to_usize,
     kernels::distance::TILE,
-    locked::locked,
     stream::{Plan, StreamStats},
+    waiting::lock,
 };
 
 /// The minimum number of bytes of a box, unless a block's side of observations is larger.
@@ -160,7 +160,7 @@ impl BoxSearch {
         let device = reading.device.first_members(to_usize(strips));
         let prepared = Self::prepared::<T>(reading, sizes, &device, run)?;
         let results = device.each_member(run, m, |i, _, run| {
-            let (search, boxes, stats) = &mut *locked(&prepared[i]);
+            let (search, boxes, stats) = &mut *lock(&prepared[i]);
             search.run = run.clone();
             let result = work(search, take(boxes), stats)?;
             let rows =
@@ -168,7 +168,7 @@ impl BoxSearch {
             run.progress.tell(Status { rows, ..Status::new(1, 2, m) });
             Ok(result)
         })?;
-        prepared.iter().for_each(|prepared| stats.add(&locked(prepared).2));
+        prepared.iter().for_each(|prepared| stats.add(&lock(prepared).2));
         Ok(results)
     }
 

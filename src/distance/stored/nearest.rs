@@ -18,8 +18,8 @@ use crate::{
         within::{PairsWithin, Radius},
     },
     extent::to_usize,
-    locked::locked,
     stream::StreamStats,
+    waiting::lock,
 };
 
 /// Returns the k nearest by a search in boxes, by the device if `on_device`, and its number of members. Fails as `neighbors_stored`.
@@ -116,7 +116,7 @@ pub(super) fn within<T: Element>(
                 let pool = search.measure.device.pool()?;
                 search.each_block(boxes, stats, &mut |block| {
                     let marks = pool.install(|| radius.marks(block));
-                    locked(&pairs).take(block, &marks);
+                    lock(&pairs).take(block, &marks);
                 })
             })?;
             members = found.len();

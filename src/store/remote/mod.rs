@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use self::fault::Fault;
 use super::{Storage, StoredBytes, Value, options::StorageOptions};
-use crate::{Cancel, Error, Result, extent::to_usize, fresh, locked::locked};
+use crate::{Cancel, Error, Result, extent::to_usize, fresh, waiting::lock};
 
 /// The size of an object, or range of one, that is read in parts, of a part, and the number of parts at once.
 const PARTED: usize = 16 << 20;
@@ -97,7 +97,7 @@ fn runtime() -> io::Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     // Of two runtimes one would be dropped, which a thread of another runtime may not do.
     static STARTING: Mutex<()> = Mutex::new(());
-    let _starting = locked(&STARTING);
+    let _starting = lock(&STARTING);
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime);
     }
@@ -218,7 +218,7 @@ impl RemoteStorage {
     }
 
     fn check_version(&self, path: &Path, version: u64) -> Result<(), Fault> {
-        let mut seen = locked(&self.seen);
+        let mut seen = lock(&self.seen);
         if *seen.entry(hash(path.as_ref())).or_insert(version) == version {
             Ok(())
         } else {
@@ -255,7 +255,7 @@ impl Storage for RemoteStorage {
             self.has_no_ranges.store(true, Relaxed);
         }
         // Without ranges a small object is read as a whole, once.
-        let mut whole = locked(&self.whole);
+        let mut whole = lock(&self.whole);
         if whole.as_ref().is_none_or(|(of, _)| *of != path) {
             match self.wait(self.read(&path, None, PARTED as u64))? {
                 Value::Bytes(bytes) => *whole = Some((path, Arc::from(&*bytes))),

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::json::{MAX_METADATA_BYTES, is_document, read_json};
 use crate::{
     Error, Result,
-    locked::locked,
     store::{Storage, StoredBytes, Value as Stored, storage::join},
+    waiting::lock,
 };
 
 /// A document; `None` if it is known that there is none.
@@ -60,7 +60,7 @@ pub(in crate::store) fn consolidated(storage: Arc<dyn Storage>) -> Result<Arc<dy
     let nodes = nodes.into_iter().flatten().map(|(path, node)| (join(path, "zarr.json"), node));
     let listed = listed.into_iter().flatten().map(|(key, document)| (key.clone(), document));
     for (key, document) in nodes.chain(listed) {
-        locked(&documents.known).insert(key, Some(document.to_string().into_bytes().into()));
+        lock(&documents.known).insert(key, Some(document.to_string().into_bytes().into()));
     }
     Ok(Arc::new(documents))
 }
@@ -71,7 +71,7 @@ impl Documents {
         if !is_document(key) {
             return Ok(None);
         }
-        if let Some(document) = locked(&self.known).get(key) {
+        if let Some(document) = lock(&self.known).get(key) {
             return Ok(Some(document.clone()));
         }
         let document: Document = match self.is_all {
@@ -84,7 +84,7 @@ impl Documents {
                 Err(error) => return Err(error),
             },
         };
-        locked(&self.known).insert(key.to_owned(), document.clone());
+        lock(&self.known).insert(key.to_owned(), document.clone());
         Ok(Some(document))
     }
 }
@@ -126,7 +126,7 @@ impl Storage for Documents {
         if !self.is_all {
             return self.storage.list(prefix);
         }
-        let (prefix, known) = (join(prefix, ""), locked(&self.known));
+        let (prefix, known) = (join(prefix, ""), lock(&self.known));
         let there = known.iter().filter(|(_, document)| document.is_some()).map(|(key, _)| key);
         let below = there.filter_map(|key| key.strip_prefix(&*prefix)?.split_once('/'));
         let mut names: Vec<String> = below.map(|(name, _)| name.to_owned()).collect();

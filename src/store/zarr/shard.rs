@@ -14,7 +14,7 @@ use super::{
     codec::{BytesCodecs, ChunkSpec, Codecs, encoded_cap, is_big_endian},
     guard::{Decoded, Fault, Size, Why, crc32c},
 };
-use crate::{extent::to_usize, locked::locked, store::StoredBytes};
+use crate::{extent::to_usize, store::StoredBytes, waiting::lock};
 
 /// The number of bytes of an index entry: offset and length.
 const ENTRY: usize = 16;
@@ -69,12 +69,12 @@ impl Indexes {
 
     /// Waits for the turn to read an index, if it is large.
     pub(crate) fn turn(&self, shard: &Shard) -> Option<MutexGuard<'_, ()>> {
-        shard.is_large().then(|| locked(&self.turn))
+        shard.is_large().then(|| lock(&self.turn))
     }
 
     /// Returns the index of the shard at `outer`, which the caller reads if nobody has. Drops the oldest if they are too many.
     pub(crate) fn known(&self, shard: &Shard, outer: &[u64]) -> Known {
-        let (indexes, places) = &mut *locked(&self.kept);
+        let (indexes, places) = &mut *lock(&self.kept);
         if let Some(known) = indexes.get(outer) {
             return Arc::clone(known);
         }
@@ -89,7 +89,7 @@ impl Indexes {
 
     /// Drops an index that could not be read, so that it is read again for those who do not wait for it yet.
     pub(crate) fn forget(&self, outer: &[u64], known: &Known) {
-        let (indexes, places) = &mut *locked(&self.kept);
+        let (indexes, places) = &mut *lock(&self.kept);
         if indexes.get(outer).is_some_and(|kept| Arc::ptr_eq(kept, known)) {
             indexes.remove(outer);
             places.retain(|place| place != outer);

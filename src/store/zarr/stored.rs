@@ -23,8 +23,8 @@ use super::{
 use crate::{
     DecodedChunk, Error, FetchedChunk, LookedFor, OpenChunk, Result, Shards, WholeShard,
     extent::to_usize,
-    locked::locked,
     store::{Storage, StoredBytes, Value, storage::join},
+    waiting::lock,
 };
 
 /// An array of numbers or strings of a store.
@@ -74,7 +74,7 @@ impl StoredArray {
     }
 
     pub(crate) fn looked_for(&self) -> LookedFor {
-        let absent = locked(&self.looked.absent);
+        let absent = lock(&self.looked.absent);
         LookedFor {
             there: self.looked.there.load(Relaxed),
             absent: absent.values().map(|bits| u64::from(bits.count_ones())).sum(),
@@ -97,7 +97,7 @@ impl StoredArray {
         if bytes.is_none() {
             let number =
                 index.iter().zip(&grid).fold(0u64, |at, (i, n)| at.wrapping_mul(*n).wrapping_add(*i));
-            let mut absent = locked(&self.looked.absent);
+            let mut absent = lock(&self.looked.absent);
             *absent.entry(number / 64).or_default() |= 1 << (number % 64);
         }
         Ok(FetchedChunk { bytes, read: start.elapsed(), ..FetchedChunk::default() })
@@ -176,7 +176,7 @@ impl StoredArray {
     /// there is no shard, or if the shard does not hold the chunk.
     fn place(&self, shard: &Shard, outer: &[u64], number: usize) -> Decoded<Option<(String, Range<u64>)>> {
         let known = self.indexes.known(shard, outer);
-        let mut index = locked(&known);
+        let mut index = lock(&known);
         // Storage that answers late is not asked again; it notices changes itself.
         let stays = match &*index {
             Some(Ok(_)) if self.storage.fetches() > 0 => true,

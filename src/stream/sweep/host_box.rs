@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Mutex};
 use crate::{
     ChunkedArray, Result, StoredType,
     extent::to_usize,
-    locked::locked,
     store::{BoxWriter, insert_block},
+    waiting::lock,
 };
 
 /// The memory for the elements of a box, in C order.
@@ -48,7 +48,7 @@ impl BoxWriter for HostBox<'_> {
     }
 
     fn write_box_bytes(&self, ranges: &[Range<u64>], elements: &[u8]) -> Result<()> {
-        let mut out = locked(&self.out);
+        let mut out = lock(&self.out);
         let shape: Vec<usize> = extents(self.within).collect();
         let extent: Vec<usize> = extents(ranges).collect();
         let origin = ranges.iter().zip(self.within).map(|(range, within)| range.start - within.start);

@@ -16,9 +16,9 @@ use super::{
 use crate::{
     Budget, Element, Error, MemoryKind, Result, Status,
     extent::to_usize,
-    locked::locked,
     store::BoxWriter,
     stream::{Block, Plan},
+    waiting::lock,
 };
 
 /// Parts of an array, each given as a range along each axis.
@@ -82,7 +82,7 @@ impl Sweep<'_> {
         let group = self.device.first_members(areas.len());
         let members = group.members().len();
         let areas = Mutex::new(areas);
-        let next = || locked(&areas).pop();
+        let next = || lock(&areas).pop();
         let counted = group.each_member(self.run, total, |_, device, run| {
             let member = Sweep { array: Arc::clone(&self.array), device, run, ..self.clone() };
             let mut mapped = Mapped::new(member.swept(), if members > 1 { total } else { 0 });

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use crate::{Device, Error, Result, driver::HostBytes, locked::locked, store::BoxWriter, timeline::Stage};
+use crate::{Device, Error, Result, driver::HostBytes, store::BoxWriter, timeline::Stage, waiting::lock};
 
 /// The ranges of a computed box along each axis, and its output elements.
 type Made = (Vec<Range<u64>>, HostBytes);
@@ -57,7 +57,7 @@ pub(super) fn write_all(
 
 /// Writes boxes as they arrive.
 fn put_all(writer: &impl BoxWriter, device: &Device, boxes: Arc<Mutex<Receiver<Made>>>) -> Result<()> {
-    let next = || locked(&boxes).recv();
+    let next = || lock(&boxes).recv();
     while let Ok((core, values)) = next() {
         let _span = device.span(Stage::Write, "").bytes(values.bytes().len() as u64);
         device.pool()?.install(|| writer.write_box_bytes(&core, values.bytes()))?;

@@ -229,7 +229,10 @@ fn missing_chunks_follow_the_policy() {
     assert_eq!((filled.bytes, filled.stored), ((-2_i16).to_ne_bytes().repeat(6), 0));
     let missing = scratch.strict().read_chunk(&[1, 0]);
     let Err(Error::Chunk { array: name, index, why, .. }) = missing else { panic!("read it") };
-    assert!(Path::new(&*name).ends_with("a") && *index == [1, 0] && why.contains("missing"), "{name} {index:?} {why}");
+    assert!(
+        Path::new(&*name).ends_with("a") && *index == [1, 0] && why.contains("missing"),
+        "{name} {index:?} {why}"
+    );
 }
 
 #[test]
