@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{
@@ -196,7 +197,7 @@ impl<R: SimdFloat> Image<'_, R> {
                 energies: energies.next().unwrap_or_default(),
             })
             .collect();
-        tasks.into_par_iter().for_each(|task| wide!(task.run()));
+        tasks.into_par_iter().for_each(wide);
     }
 }
 
@@ -242,9 +243,11 @@ struct Task<'a, R> {
     energies: &'a mut [R],
 }
 
-impl<R: SimdFloat> Task<'_, R> {
+impl<R: SimdFloat> NullaryFnOnce for Task<'_, R> {
+    type Output = ();
+
     #[inline(always)]
-    fn run(mut self) {
+    fn call(mut self) {
         let (image, p) = (self.image, self.image.params);
         let (nx, ny) = (image.nx(), p.ny as usize);
         let (factor, tau) =

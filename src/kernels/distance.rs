@@ -6,6 +6,7 @@ mod tile;
 use std::ops::Range;
 
 use bytemuck::Zeroable;
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use self::{real::Real, tile::tile};
@@ -197,22 +198,29 @@ impl<R: Real> ObservationSource<'_, R> {
         let table = std::array::from_fn(|column| {
             std::array::from_fn(|lane| self.table[first + lane.min(count - 1)][column])
         });
-        wide!(prepare(self.negative, table, panel));
+        wide(Prepare { negative: self.negative, table, panel });
     }
 }
 
 /// Subtracts the shift of each observation from its elements, and multiplies the differences by the factor.
-#[inline(always)]
-fn prepare<R: Real, const W: usize>(
+struct Prepare<'a, R, const W: usize> {
     negative: bool,
-    [shifts, rests, scales]: [[R; W]; 3],
-    panel: &mut [[R; W]],
-) {
-    for out in panel {
-        for (lane, value) in out.iter_mut().enumerate() {
-            let missing = negative & (*value < R::default());
-            let prepared = (*value - shifts[lane] - rests[lane]) * scales[lane];
-            *value = if missing { R::from(f32::NAN) } else { prepared };
+    table: [[R; W]; 3],
+    panel: &'a mut [[R; W]],
+}
+
+impl<R: Real, const W: usize> NullaryFnOnce for Prepare<'_, R, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let [shifts, rests, scales] = self.table;
+        for out in self.panel {
+            for (lane, value) in out.iter_mut().enumerate() {
+                let missing = self.negative & (*value < R::default());
+                let prepared = (*value - shifts[lane] - rests[lane]) * scales[lane];
+                *value = if missing { R::from(f32::NAN) } else { prepared };
+            }
         }
     }
 }
@@ -221,11 +229,21 @@ fn prepare<R: Real, const W: usize>(
 type TileSums<R> = [[<R as Real>::Sum; COLS]; ROWS];
 
 /// Adds the sums of a block of features to the running sums of a tile, or keeps the larger terms.
-#[inline(always)]
-fn fold<R: Real>(largest: bool, sums: &mut TileSums<R>, tile: &[[R; COLS]; ROWS]) {
-    for (sums, tile) in sums.iter_mut().zip(tile) {
-        for (sum, &value) in sums.iter_mut().zip(tile) {
-            if largest { R::keep_larger(sum, value) } else { R::fold(sum, value) }
+struct Fold<'a, R: Real> {
+    largest: bool,
+    sums: &'a mut TileSums<R>,
+    tile: &'a [[R; COLS]; ROWS],
+}
+
+impl<R: Real> NullaryFnOnce for Fold<'_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (sums, tile) in self.sums.iter_mut().zip(self.tile) {
+            for (sum, &value) in sums.iter_mut().zip(tile) {
+                if self.largest { R::keep_larger(sum, value) } else { R::fold(sum, value) }
+            }
         }
     }
 }
@@ -314,8 +332,7 @@ fn add_panel<R: Real>(
     for (b, block) in panel.chunks(BLOCK).enumerate() {
         let lefts = left.chunks(panel.len()).map(|left| &left[b * BLOCK..][..block.len()]);
         for (left, sums) in lefts.zip(&mut *tiles) {
-            let tile = tile(p, masked, left, block);
-            wide!(fold(largest, sums, &tile));
+            wide(Fold { largest, sums, tile: &tile(p, masked, left, block) });
         }
     }
     for (tile, sums) in tiles.iter().zip(sums.chunks_mut(ROWS * lds)) {

@@ -145,17 +145,26 @@ number!(f64, |low, high| bytemuck::cast([low, high]));
 
 #[inline(always)]
 fn map<R: Copy>(a: &mut [R], f: impl Fn(R) -> R) {
-    wide!(a.iter_mut().for_each(|a| *a = f(*a)));
+    wide(
+        #[inline(always)]
+        || a.iter_mut().for_each(|a| *a = f(*a)),
+    );
 }
 
 #[inline(always)]
 fn zip<R: Copy>(a: &mut [R], b: &[R], f: impl Fn(R, R) -> R) {
-    wide!(a.iter_mut().zip(b).for_each(|(a, &b)| *a = f(*a, b)));
+    wide(
+        #[inline(always)]
+        || a.iter_mut().zip(b).for_each(|(a, &b)| *a = f(*a, b)),
+    );
 }
 
 #[inline(always)]
 fn join<R: Copy>(a: &mut [R], b: &[R], c: &[R], f: impl Fn(R, R, R) -> R) {
-    wide!(a.iter_mut().zip(b).zip(c).for_each(|((a, &b), &c)| *a = f(*a, b, c)));
+    wide(
+        #[inline(always)]
+        || a.iter_mut().zip(b).zip(c).for_each(|((a, &b), &c)| *a = f(*a, b, c)),
+    );
 }
 
 /// One operand: its elements, or a number that replaces them.
@@ -200,7 +209,10 @@ impl<R: Number> ElementSource<'_, R> {
                     out.fill(R::nearest(elements[start]));
                 } else {
                     let line = &elements[start + column..][..run];
-                    wide!(out.iter_mut().zip(line).for_each(|(out, x)| *out = R::nearest(*x)));
+                    wide(
+                        #[inline(always)]
+                        || out.iter_mut().zip(line).for_each(|(out, x)| *out = R::nearest(*x)),
+                    );
                 }
                 (done, place) = (done + run, place + run);
             }

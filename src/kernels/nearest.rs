@@ -2,6 +2,7 @@
 
 use std::{cmp::Ordering, ops::Range};
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::cpu::simd::wide;
@@ -217,37 +218,72 @@ fn is_within(key: f64, bound: f64) -> bool {
     (key <= bound) | bound.is_nan()
 }
 
-/// Returns the start of the first strip of a line's items, from `from` on, that has an item which may be among the nearest.
-#[inline(always)]
-fn next_strip<S: Sum>(sums: &[S], from: usize, keys: Keys, bound: f64, in_f64: bool) -> usize {
-    for start in (from..sums.len()).step_by(STRIP) {
-        let strip = &sums[start..sums.len().min(start + STRIP)];
-        let within = |some: bool, sum: &S| some | is_within(keys.key(sum, in_f64), bound);
-        if strip.iter().fold(false, within) {
-            return start;
-        }
-    }
-    sums.len()
+/// Finds the start of the first strip of a line's items, from `from` on, that has an item which may be among the nearest.
+struct NextStrip<'a, S> {
+    sums: &'a [S],
+    from: usize,
+    keys: Keys,
+    in_f64: bool,
+    bound: f64,
 }
 
-/// Returns the first of some items that may be among the nearest of at least one of some adjacent lines. `sums` begin with the first line, and
-/// `bounds` are the bounds of these lines.
-#[inline(always)]
-fn next_item<S: Sum>(
-    (sums, step): (&[S], usize),
-    items: &Range<usize>,
-    keys: Keys,
-    bounds: &[f64],
-    in_f64: bool,
-) -> usize {
-    for item in items.clone() {
-        let sums = sums[item * step..][..bounds.len()].iter().zip(bounds);
-        let within = |some: bool, (sum, bound): (&S, &f64)| some | is_within(keys.key(sum, in_f64), *bound);
-        if sums.fold(false, within) {
-            return item;
+impl<S: Sum> NextStrip<'_, S> {
+    #[inline(always)]
+    fn find(&self, in_f64: bool) -> usize {
+        for start in (self.from..self.sums.len()).step_by(STRIP) {
+            let strip = &self.sums[start..self.sums.len().min(start + STRIP)];
+            let within = |some: bool, sum: &S| some | is_within(self.keys.key(sum, in_f64), self.bound);
+            if strip.iter().fold(false, within) {
+                return start;
+            }
         }
+        self.sums.len()
     }
-    items.end
+}
+
+impl<S: Sum> NullaryFnOnce for NextStrip<'_, S> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn call(self) -> usize {
+        // The branch is outside of the loop, so that the loop can use vectors.
+        if self.in_f64 { self.find(true) } else { self.find(false) }
+    }
+}
+
+/// Finds the first of some items that may be among the nearest of at least one of some adjacent lines; `bounds` are the bounds of these lines.
+struct NextItem<'a, S> {
+    /// The sums, from the first line on.
+    sums: &'a [S],
+    step: usize,
+    items: Range<usize>,
+    keys: Keys,
+    in_f64: bool,
+    bounds: &'a [f64],
+}
+
+impl<S: Sum> NextItem<'_, S> {
+    #[inline(always)]
+    fn find(&self, in_f64: bool) -> usize {
+        for item in self.items.clone() {
+            let sums = self.sums[item * self.step..][..self.bounds.len()].iter().zip(self.bounds);
+            let within =
+                |some: bool, (sum, bound): (&S, &f64)| some | is_within(self.keys.key(sum, in_f64), *bound);
+            if sums.fold(false, within) {
+                return item;
+            }
+        }
+        self.items.end
+    }
+}
+
+impl<S: Sum> NullaryFnOnce for NextItem<'_, S> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn call(self) -> usize {
+        if self.in_f64 { self.find(true) } else { self.find(false) }
+    }
 }
 
 /// The pairs that a launch offers to the lists.
@@ -307,11 +343,7 @@ impl<S: Sum> OfferedPairs<'_, S> {
         while from < end {
             let sums = &self.sums[line * self.p.line_step as usize..][..end];
             let (keys, in_f64) = (self.keys, self.in_f64);
-            // The branch is outside of the loop, so that the loop can use vectors.
-            let start = wide!(match in_f64 {
-                true => next_strip(sums, from, keys, list.bound, true),
-                false => next_strip(sums, from, keys, list.bound, false),
-            });
+            let start = wide(NextStrip { sums, from, keys, in_f64, bound: list.bound });
             from = end.min(start + STRIP);
             for (item, sum) in (start..).zip(&sums[start..from]) {
                 if is_within(keys.key(sum, in_f64), list.bound) {
@@ -328,10 +360,7 @@ impl<S: Sum> OfferedPairs<'_, S> {
         let (step, keys, in_f64) = (self.p.item_step as usize, self.keys, self.in_f64);
         while !items.is_empty() {
             let sums = &self.sums[first..];
-            let item = wide!(match in_f64 {
-                true => next_item((sums, step), &items, keys, &bounds, true),
-                false => next_item((sums, step), &items, keys, &bounds, false),
-            });
+            let item = wide(NextItem { sums, step, items: items.clone(), keys, in_f64, bounds: &bounds });
             if item < items.end {
                 for (i, (list, bound)) in lists.iter_mut().zip(&mut bounds).enumerate() {
                     let sum = &sums[item * step + i];

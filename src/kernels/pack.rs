@@ -66,9 +66,9 @@ fn pack(launch: CpuLaunch<'_>) {
     };
     rows.for_each(&|first, x: &[u8], out: &mut [u8]| {
         let refused = match bits {
-            1 => wide!(pack_row::<1>(x, out, code, table)),
-            2 => wide!(pack_row::<2>(x, out, code, table)),
-            _ => wide!(pack_row::<4>(x, out, code, table)),
+            1 => wide(PackRow::<1> { x, out, code, table }),
+            2 => wide(PackRow::<2> { x, out, code, table }),
+            _ => wide(PackRow::<4> { x, out, code, table }),
         };
         if refused {
             code.tell(x, first, &told);
@@ -103,17 +103,29 @@ impl Code {
 }
 
 /// Packs a row. Returns true if any value is refused.
-#[inline(always)]
-fn pack_row<const BITS: usize>(x: &[u8], out: &mut [u8], code: Code, table: Option<u64>) -> bool {
-    let refused = squeeze_all::<BITS>(x, out, code);
-    if let Some(table) = table {
-        recode_all::<BITS>(out, table);
-        // The table may have changed the zeros behind the last value.
-        if let (tail @ 1.., Some(last)) = (x.len() % (8 / BITS), out.last_mut()) {
-            *last &= 0xff >> (8 - tail * BITS);
+struct PackRow<'a, const BITS: usize> {
+    x: &'a [u8],
+    out: &'a mut [u8],
+    code: Code,
+    table: Option<u64>,
+}
+
+impl<const BITS: usize> pulp::NullaryFnOnce for PackRow<'_, BITS> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn call(self) -> bool {
+        let Self { x, out, code, table } = self;
+        let refused = squeeze_all::<BITS>(x, out, code);
+        if let Some(table) = table {
+            recode_all::<BITS>(out, table);
+            // The table may have changed the zeros behind the last value.
+            if let (tail @ 1.., Some(last)) = (x.len() % (8 / BITS), out.last_mut()) {
+                *last &= 0xff >> (8 - tail * BITS);
+            }
         }
+        refused
     }
-    refused
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;

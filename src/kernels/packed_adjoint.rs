@@ -9,14 +9,12 @@ mod gaps;
 use std::sync::Mutex;
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use self::gaps::{Gaps, multiples};
 use super::{
-    cpu::{
-        dot::{Dot, Path, Work, is_dense, missing},
-        simd::wide,
-    },
+    cpu::dot::{Dot, Path, Work, is_dense, missing},
     workgroups_in,
 };
 use crate::{
@@ -191,8 +189,7 @@ impl Work for Adjoint<'_> {
         let filled = if product.missing { multiples(dot, &product) } else { Vec::new() };
         let filled = &filled[..];
         product.pieces(self.sums, |rows, word, words, out| {
-            let piece = AdjointPiece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out };
-            wide!(dot, piece.run());
+            dot.vectorize(AdjointPiece::<D, NARROW, WIDE> { dot, product, filled, rows, word, words, out });
         });
     }
 }
@@ -209,9 +206,11 @@ struct AdjointPiece<'a, 'b, D, const NARROW: usize, const WIDE: usize> {
     out: &'a Mutex<&'b mut [u32]>,
 }
 
-impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NARROW, WIDE> {
+impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for AdjointPiece<'_, '_, D, NARROW, WIDE> {
+    type Output = ();
+
     #[inline(always)]
-    fn run(&self) {
+    fn call(self) {
         let p = &self.product;
         let strips = self.words / NARROW_STRIP;
         let row_limbs = p.limb_count * p.cols;
@@ -257,7 +256,9 @@ impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NAR
         join(&sums, p, &mut totals);
         merge(&totals, p, self.out);
     }
+}
 
+impl<D: Dot, const NARROW: usize, const WIDE: usize> AdjointPiece<'_, '_, D, NARROW, WIDE> {
     /// Interleaves four words of each row, four rows byte by byte. Rows past the last one are 0.
     #[inline(always)]
     fn interleave(&self, first: usize, word: usize, out: &mut [[u32; 16]]) {

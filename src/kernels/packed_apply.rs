@@ -1,6 +1,7 @@
 //! Multiplies packed rows by limbs, in whole numbers.
 
 use bytemuck::{cast_slice, cast_slice_mut};
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{
@@ -8,7 +9,6 @@ use super::{
         dot::{Dot, Path, Work, is_dense},
         limbs::{join, limbs, multiple},
         quads::{DEPTH, Quads, RowTile, Walk, one, quad},
-        simd::wide,
         sparse::{Split, code, most_codes},
     },
     workgroups_in,
@@ -85,13 +85,14 @@ fn packed_apply(launch: CpuLaunch<'_>) {
         missing,
         cancel,
     };
-    let out = if as_limbs {
+    if as_limbs {
         let len = rows.div_ceil(4) * product.width();
-        Out::Limbs(&mut out.write::<u32>()[p.out0 as usize..][..len])
+        let out = &mut out.write::<u32>()[p.out0 as usize..][..len];
+        Path::best().run(Limbs { product, out });
     } else {
-        Out::Values(&mut out.write::<f32>()[p.out0 as usize..][..rows * cols])
-    };
-    Path::best().run(Apply { product, out });
+        let out = &mut out.write::<f32>()[p.out0 as usize..][..rows * cols];
+        Path::best().run(Values { product, out });
+    }
 }
 
 /// Returns one of the two numbers of each column, in whole parts padded with zeros.
@@ -124,43 +125,44 @@ impl Operands<'_> {
     }
 }
 
-/// A product, and its output.
-struct Apply<'a> {
+/// The product with f32 output: (rows, columns).
+struct Values<'a> {
     product: Operands<'a>,
-    out: Out<'a>,
+    out: &'a mut [f32],
 }
 
-/// An output of a product.
-enum Out<'a> {
-    /// f32: (rows, columns).
-    Values(&'a mut [f32]),
-    /// The limbs of weights: (⌈rows / 4⌉, width) words.
-    Limbs(&'a mut [u32]),
-}
-
-impl Work for Apply<'_> {
+impl Work for Values<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
         let product = self.product;
-        let block = |block: usize| {
+        self.out.par_chunks_mut(BLOCK * product.cols).enumerate().for_each(|(block, out)| {
+            if Cancel::is_set(product.cancel) {
+                return;
+            }
+            let rows = out.len() / product.cols;
+            let block = RowBlock::<D, NARROW, WIDE> { dot, product, first: block * BLOCK, rows };
+            dot.vectorize(ValuesBlock { block, out });
+        });
+    }
+}
+
+/// The product with limbs of weights as output: (⌈rows / 4⌉, width) words.
+struct Limbs<'a> {
+    product: Operands<'a>,
+    out: &'a mut [u32],
+}
+
+impl Work for Limbs<'_> {
+    fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
+        let product = self.product;
+        self.out.par_chunks_mut(BLOCK / 4 * product.width()).enumerate().for_each(|(block, out)| {
+            if Cancel::is_set(product.cancel) {
+                return;
+            }
             let first = block * BLOCK;
             let rows = BLOCK.min(product.table.len() - first);
             let block = RowBlock::<D, NARROW, WIDE> { dot, product, first, rows };
-            (!Cancel::is_set(product.cancel)).then_some(block)
-        };
-        match self.out {
-            Out::Values(out) => out.par_chunks_mut(BLOCK * product.cols).enumerate().for_each(|(i, out)| {
-                if let Some(block) = block(i) {
-                    wide!(dot, block.fill_values(out));
-                }
-            }),
-            Out::Limbs(out) => {
-                out.par_chunks_mut(BLOCK / 4 * product.width()).enumerate().for_each(|(i, out)| {
-                    if let Some(block) = block(i) {
-                        wide!(dot, block.fill_limbs(out));
-                    }
-                })
-            }
-        }
+            dot.vectorize(LimbsBlock { block, out });
+        });
     }
 }
 
@@ -171,6 +173,60 @@ struct RowBlock<'a, D, const NARROW: usize, const WIDE: usize> {
     product: Operands<'a>,
     first: usize,
     rows: usize,
+}
+
+struct ValuesBlock<'a, D, const NARROW: usize, const WIDE: usize> {
+    block: RowBlock<'a, D, NARROW, WIDE>,
+    out: &'a mut [f32],
+}
+
+impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for ValuesBlock<'_, D, NARROW, WIDE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { block, out } = self;
+        let p = block.product;
+        let sums = block.sums();
+        for (row, out) in out.chunks_exact_mut(p.cols).enumerate() {
+            for (part, (out, scales)) in out.chunks_mut(PART).zip(p.scales).enumerate() {
+                let values = block.values(&sums, row, part);
+                let mut y = [0.0; PART];
+                for c in 0..PART {
+                    y[c] = values.at(c) * scales[c];
+                }
+                out.copy_from_slice(&y[..out.len()]);
+            }
+        }
+    }
+}
+
+struct LimbsBlock<'a, D, const NARROW: usize, const WIDE: usize> {
+    block: RowBlock<'a, D, NARROW, WIDE>,
+    out: &'a mut [u32],
+}
+
+impl<D: Dot, const NARROW: usize, const WIDE: usize> NullaryFnOnce for LimbsBlock<'_, D, NARROW, WIDE> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { block, out } = self;
+        let p = block.product;
+        let sums = block.sums();
+        for (four, out) in out.chunks_exact_mut(p.width()).enumerate() {
+            for part in 0..p.scales.len() {
+                if p.missing {
+                    put(&block.weights::<2>(&sums, four, part), p, part, out);
+                } else {
+                    put(&block.weights::<1>(&sums, four, part), p, part, out);
+                }
+            }
+            for out in out.chunks_exact_mut(p.row_limbs) {
+                out[3 * p.cols..].fill(0);
+            }
+        }
+    }
 }
 
 /// Writes the limbs of a part of the columns of four rows to their places.
@@ -194,38 +250,6 @@ struct Sums {
 }
 
 impl<D: Dot, const NARROW: usize, const WIDE: usize> RowBlock<'_, D, NARROW, WIDE> {
-    #[inline(always)]
-    fn fill_values(&self, out: &mut [f32]) {
-        let (p, sums) = (self.product, self.sums());
-        for (row, out) in out.chunks_exact_mut(p.cols).enumerate() {
-            for (part, (out, scales)) in out.chunks_mut(PART).zip(p.scales).enumerate() {
-                let values = self.values(&sums, row, part);
-                let mut y = [0.0; PART];
-                for c in 0..PART {
-                    y[c] = values.at(c) * scales[c];
-                }
-                out.copy_from_slice(&y[..out.len()]);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn fill_limbs(&self, out: &mut [u32]) {
-        let (p, sums) = (self.product, self.sums());
-        for (four, out) in out.chunks_exact_mut(p.width()).enumerate() {
-            for part in 0..p.scales.len() {
-                if p.missing {
-                    put(&self.weights::<2>(&sums, four, part), p, part, out);
-                } else {
-                    put(&self.weights::<1>(&sums, four, part), p, part, out);
-                }
-            }
-            for out in out.chunks_exact_mut(p.row_limbs) {
-                out[3 * p.cols..].fill(0);
-            }
-        }
-    }
-
     #[inline(always)]
     fn sums(&self) -> Sums {
         let p = &self.product;

@@ -1,14 +1,12 @@
 //! Converts packed codes to limbs by a table.
 
 use bytemuck::{cast_slice, cast_slice_mut};
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{
     WG,
-    cpu::{
-        dot::{Dot, Path, Work},
-        simd::wide,
-    },
+    cpu::dot::{Dot, Path, Work},
 };
 use crate::kernel::{CpuLaunch, Kernel, kernel, params};
 
@@ -95,14 +93,21 @@ struct Fours<'a, const SETS: usize, const LIMBS: usize> {
 
 impl<const SETS: usize, const LIMBS: usize> Work for Fours<'_, SETS, LIMBS> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
-        wide!(dot, self.fill(dot));
+        dot.vectorize(VectorizedFours { dot, fours: self });
     }
 }
 
-impl<const SETS: usize, const LIMBS: usize> Fours<'_, SETS, LIMBS> {
+struct VectorizedFours<'a, D, const SETS: usize, const LIMBS: usize> {
+    dot: D,
+    fours: Fours<'a, SETS, LIMBS>,
+}
+
+impl<D: Dot, const SETS: usize, const LIMBS: usize> NullaryFnOnce for VectorizedFours<'_, D, SETS, LIMBS> {
+    type Output = ();
+
     #[inline(always)]
-    fn fill<D: Dot>(self, dot: D) {
-        let Self { packed, words, table, columns, width, out } = self;
+    fn call(self) {
+        let Self { dot, fours: Fours { packed, words, table, columns, width, out } } = self;
         let fours = out.chunks_exact_mut(width).zip(packed.chunks(4 * words));
         for ((out, packed), table) in fours.zip(table.chunks(4 * SETS * LIMBS)) {
             let row_limbs = out.len() / SETS;

@@ -1,12 +1,12 @@
 //! Products of packed rows in which most codes are 0, entry by entry.
 
 use bytemuck::{Pod, Zeroable};
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{
     cpu::{
         dot::{Dot, Path, Work},
-        simd::wide,
         sparse::code,
     },
     packed_adjoint::add,
@@ -110,14 +110,21 @@ struct Strip<'a> {
 
 impl Work for Strip<'_> {
     fn run<D: Dot, const NARROW: usize, const WIDE: usize>(self, dot: D) {
-        wide!(dot, self.add(dot));
+        dot.vectorize(VectorizedStrip { dot, strip: self });
     }
 }
 
-impl Strip<'_> {
+struct VectorizedStrip<'a, D> {
+    dot: D,
+    strip: Strip<'a>,
+}
+
+impl<D: Dot> NullaryFnOnce for VectorizedStrip<'_, D> {
+    type Output = ();
+
     #[inline(always)]
-    fn add<D: Dot>(self, dot: D) {
-        let Self { pairs, entries, sums } = self;
+    fn call(self) {
+        let Self { dot, strip: Strip { pairs, entries, sums } } = self;
         let PairOperands { packed, words, terms, columns, cols, cancel } = pairs;
         // These are the positions of codes in the row, and the products of each column's code with codes 1, 2 and 3.
         let mut bits = [0; 16 * STRIP + 16];

@@ -2,6 +2,7 @@
 
 use std::f32::consts::FRAC_PI_4;
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::{WG, cpu::simd::wide};
@@ -134,6 +135,21 @@ fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     value
 }
 
+/// Words that are replaced by the bits of normal numbers: a whole number of pairs.
+struct Normal<'a>(&'a mut [u32]);
+
+impl NullaryFnOnce for Normal<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for pair in self.0.as_chunks_mut::<2>().0 {
+            let [first, second] = normal_pair(*pair);
+            *pair = [first.to_bits(), second.to_bits()];
+        }
+    }
+}
+
 /// Returns the first 16 base-3 digits of the fraction `rest` / 2^32, two bits each.
 #[inline(always)]
 pub(crate) fn codes(mut rest: u32) -> u32 {
@@ -147,23 +163,28 @@ pub(crate) fn codes(mut rest: u32) -> u32 {
     codes
 }
 
+/// Words that are replaced by their codes.
+struct Codes<'a>(&'a mut [u32]);
+
+impl NullaryFnOnce for Codes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for word in self.0 {
+            *word = codes(*word);
+        }
+    }
+}
+
 /// Replaces words by the numbers made from them. There are whole blocks of words, and whole rows of codes.
 fn make(made: Made, words: &mut [u32], p: &Params) {
     match made {
         Made::Words => {}
-        Made::Uniform => wide!(words.iter_mut().for_each(|word| *word = uniform(*word).to_bits())),
-        Made::Normal => wide!({
-            for pair in words.as_chunks_mut::<2>().0 {
-                let [first, second] = normal_pair(*pair);
-                *pair = [first.to_bits(), second.to_bits()];
-            }
-        }),
+        Made::Uniform => wide(|| words.iter_mut().for_each(|word| *word = uniform(*word).to_bits())),
+        Made::Normal => wide(Normal(words)),
         Made::Codes => {
-            wide!({
-                for word in &mut *words {
-                    *word = codes(*word);
-                }
-            });
+            wide(Codes(words));
             for row in words.chunks_exact_mut(p.words as usize) {
                 if let [first, rest @ ..] = &mut row[p.columns as usize / 16..] {
                     *first &= (1 << (2 * (p.columns % 16))) - 1;

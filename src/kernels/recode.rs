@@ -1,5 +1,6 @@
 //! Recodes 2-bit codes by a table, and counts the codes of each row.
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::cpu::simd::wide;
@@ -47,7 +48,7 @@ fn recode(launch: CpuLaunch<'_>) {
     let masks = masks(p.table);
     let rows = packed.par_chunks_mut(words).zip(raw.par_chunks(row_bytes)).zip(counts);
     rows.with_min_len(PIECE.div_ceil(row_bytes)).for_each(|((packed, raw), counts)| {
-        *counts = wide!(recode_row(raw, p.cols, masks, packed));
+        *counts = wide(RecodeRow { raw, cols: p.cols, masks: &masks, packed });
     });
 }
 
@@ -59,30 +60,42 @@ fn masks(table: u32) -> [[u32; 4]; 2] {
     })
 }
 
-/// Recodes a row to `words`, and returns the counts of its codes.
-#[inline(always)]
-fn recode_row(raw: &[u8], cols: u32, masks: [[u32; 4]; 2], words: &mut [u32]) -> [u32; 4] {
-    let (stored, rest) = raw.as_chunks();
-    for (word, &stored) in words.iter_mut().zip(stored) {
-        *word = recoded(masks, stored);
+/// Recodes a row. It is not a closure: the compiler may not inline closures, and compiles them without wide vectors then.
+struct RecodeRow<'a> {
+    raw: &'a [u8],
+    cols: u32,
+    masks: &'a [[u32; 4]; 2],
+    packed: &'a mut [u32],
+}
+
+impl NullaryFnOnce for RecodeRow<'_> {
+    type Output = [u32; 4];
+
+    #[inline(always)]
+    fn call(self) -> [u32; 4] {
+        let (words, masks) = (self.packed, *self.masks);
+        let (stored, rest) = self.raw.as_chunks();
+        for (word, &stored) in words.iter_mut().zip(stored) {
+            *word = recoded(masks, stored);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 4];
+            last[..rest.len()].copy_from_slice(rest);
+            words[stored.len()] = recoded(masks, last);
+        }
+        // Zeros follow the last code, in its word and in the words after it.
+        let used = self.cols.div_ceil(16) as usize;
+        if !self.cols.is_multiple_of(16) {
+            words[used - 1] &= (1 << (2 * (self.cols % 16))) - 1;
+        }
+        words[used..].fill(0);
+        let mut counts = [0; 4];
+        for words in words.as_chunks().0 {
+            count(words, &mut counts);
+        }
+        counts[0] = self.cols - counts[1] - counts[2] - counts[3];
+        counts
     }
-    if !rest.is_empty() {
-        let mut last = [0; 4];
-        last[..rest.len()].copy_from_slice(rest);
-        words[stored.len()] = recoded(masks, last);
-    }
-    // Zeros follow the last code, in its word and in the words after it.
-    let used = cols.div_ceil(16) as usize;
-    if !cols.is_multiple_of(16) {
-        words[used - 1] &= (1 << (2 * (cols % 16))) - 1;
-    }
-    words[used..].fill(0);
-    let mut counts = [0; 4];
-    for words in words.as_chunks().0 {
-        count(words, &mut counts);
-    }
-    counts[0] = cols - counts[1] - counts[2] - counts[3];
-    counts
 }
 
 /// Returns 16 recoded codes.

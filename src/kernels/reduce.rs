@@ -73,7 +73,7 @@ fn reduce(launch: CpuLaunch<'_>) {
             let out = &mut sums::<u32>(out, &p)[..rows * parts];
             out.par_chunks_mut(parts).zip(x.par_chunks(cols)).for_each(|(out, row)| {
                 for (out, x) in out.iter_mut().zip(row.chunks(BLOCK as usize)) {
-                    *out = wide!(integers(x, missing));
+                    *out = wide(|| integers(x, missing));
                 }
             });
         }

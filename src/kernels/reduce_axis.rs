@@ -1,6 +1,7 @@
 //! Sums, extremes and their indices, over blocks along the middle axis of an array with three axes.
 
 use bytemuck::{Pod, Zeroable};
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
 use super::cpu::{load::load, simd::wide};
@@ -183,10 +184,11 @@ impl Source<'_> {
     fn total(&self, start: usize, first: u32, block: &mut [f64]) -> Total {
         self.load(start, block);
         if self.op.adds() {
-            let value = if block.len() <= SHORT { lane_sum(block) } else { wide!(lane_sum(block)) };
+            let sum = LaneSum(block);
+            let value = if block.len() <= SHORT { sum.call() } else { wide(sum) };
             return Total { value, ..Total::zeroed() };
         }
-        let place = wide!(greatest(block));
+        let place = wide(Greatest(block));
         let index = self.index(start + place, first.wrapping_add(small(place)));
         Total { value: block[place], index, unused: 0 }
     }
@@ -200,7 +202,7 @@ impl Source<'_> {
         for line in 1..len {
             self.load(start + line * pitch, &mut row);
             let (best, places) = (&mut best[..], &mut places[..]);
-            wide!(add_row(&row, small(line), self.op, best, places));
+            wide(NextRow { row: &row, line: small(line), adds: self.op.adds(), best, places });
         }
         for (col, (total, (&value, &line))) in totals.iter_mut().zip(best.iter().zip(&places)).enumerate() {
             let at = start + line as usize * pitch + col;
@@ -214,46 +216,70 @@ fn small(place: usize) -> u32 {
     crate::kernel::small(place as u64)
 }
 
-/// Returns the sum of numbers.
-#[inline(always)]
-fn lane_sum(numbers: &[f64]) -> f64 {
-    let (whole, rest) = numbers.as_chunks::<LANES>();
-    let mut lanes = [0.0; LANES];
-    for values in whole {
-        lanes.iter_mut().zip(values).for_each(|(lane, value)| *lane += value);
+/// Computes the sum of numbers.
+struct LaneSum<'a>(&'a [f64]);
+
+impl NullaryFnOnce for LaneSum<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn call(self) -> f64 {
+        let (whole, rest) = self.0.as_chunks::<LANES>();
+        let mut lanes = [0.0; LANES];
+        for values in whole {
+            lanes.iter_mut().zip(values).for_each(|(lane, value)| *lane += value);
+        }
+        lanes.iter().chain(rest).sum()
     }
-    lanes.iter().chain(rest).sum()
 }
 
-/// Returns the index of the first of the greatest numbers (at least one number), or of the first NaN if there is one.
-#[inline(always)]
-fn greatest(numbers: &[f64]) -> usize {
-    let (whole, rest) = numbers.as_chunks::<LANES>();
-    let (mut lanes, mut nan) = ([f64::NEG_INFINITY; LANES], [false; LANES]);
-    for values in whole {
-        for ((lane, nan), &value) in lanes.iter_mut().zip(&mut nan).zip(values) {
-            *lane = if value > *lane { value } else { *lane };
-            *nan |= value.is_nan();
+/// Finds the index of the first of the greatest numbers (at least one number), or of the first NaN if there is one.
+struct Greatest<'a>(&'a [f64]);
+
+impl NullaryFnOnce for Greatest<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn call(self) -> usize {
+        let (whole, rest) = self.0.as_chunks::<LANES>();
+        let (mut lanes, mut nan) = ([f64::NEG_INFINITY; LANES], [false; LANES]);
+        for values in whole {
+            for ((lane, nan), &value) in lanes.iter_mut().zip(&mut nan).zip(values) {
+                *lane = if value > *lane { value } else { *lane };
+                *nan |= value.is_nan();
+            }
         }
+        let greater = |most, &x: &f64| if x > most { x } else { most };
+        let most = lanes.iter().chain(rest).fold(f64::NEG_INFINITY, greater);
+        let any_nan = nan.contains(&true) || rest.iter().any(|x| x.is_nan());
+        let place = self.0.iter().position(|x| if any_nan { x.is_nan() } else { *x == most });
+        place.unwrap_or(0)
     }
-    let greater = |most, &x: &f64| if x > most { x } else { most };
-    let most = lanes.iter().chain(rest).fold(f64::NEG_INFINITY, greater);
-    let any_nan = nan.contains(&true) || rest.iter().any(|x| x.is_nan());
-    let place = numbers.iter().position(|x| if any_nan { x.is_nan() } else { *x == most });
-    place.unwrap_or(0)
 }
 
 /// Updates the totals of columns with one more row.
-#[inline(always)]
-fn add_row(row: &[f64], line: u32, op: Op, best: &mut [f64], places: &mut [u32]) {
-    if op.adds() {
-        best.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-        return;
-    }
-    for ((best, place), &value) in best.iter_mut().zip(places).zip(row) {
-        let take = precedes(value, *best);
-        *best = if take { value } else { *best };
-        *place = if take { line } else { *place };
+struct NextRow<'a> {
+    row: &'a [f64],
+    line: u32,
+    adds: bool,
+    best: &'a mut [f64],
+    places: &'a mut [u32],
+}
+
+impl NullaryFnOnce for NextRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        if self.adds {
+            self.best.iter_mut().zip(self.row).for_each(|(sum, value)| *sum += value);
+            return;
+        }
+        for ((best, place), &value) in self.best.iter_mut().zip(self.places).zip(self.row) {
+            let take = precedes(value, *best);
+            *best = if take { value } else { *best };
+            *place = if take { self.line } else { *place };
+        }
     }
 }
 

@@ -48,7 +48,7 @@ fn standardize(launch: CpuLaunch<'_>) {
     out.par_chunks_mut(cols).zip(table).enumerate().for_each(|(row, (out, &[shift, scale, fill]))| {
         if dtype == DType::I8 {
             let x = &x.read::<i8>()[start + row * cols..][..cols];
-            wide!(narrow(x, negative_is_missing, [shift, scale, fill], out));
+            wide(|| narrow(x, negative_is_missing, [shift, scale, fill], out));
         } else {
             load(x, dtype, start + row * cols, out);
             stored(negative_is_missing, [shift, scale, fill], out);

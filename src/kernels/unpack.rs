@@ -44,9 +44,9 @@ fn unpack(launch: CpuLaunch<'_>) {
     let table = &table.read::<u32>()[..1 << bits];
     let unchanged = table.iter().zip(0..).all(|(&entry, code)| entry == code);
     match (bytes, bits) {
-        (1, 1) if unchanged => each(p, 8, packed, out, |codes, out| wide!(spread_all::<1>(codes, out))),
-        (1, 2) if unchanged => each(p, 4, packed, out, |codes, out| wide!(spread_all::<2>(codes, out))),
-        (1, _) if unchanged => each(p, 2, packed, out, |codes, out| wide!(spread_all::<4>(codes, out))),
+        (1, 1) if unchanged => each(p, 8, packed, out, |codes, out| wide(|| spread_all::<1>(codes, out))),
+        (1, 2) if unchanged => each(p, 4, packed, out, |codes, out| wide(|| spread_all::<2>(codes, out))),
+        (1, _) if unchanged => each(p, 2, packed, out, |codes, out| wide(|| spread_all::<4>(codes, out))),
         (1, _) => by_table::<u8>(p, bits, table, packed, out),
         (2, _) => by_table::<u16>(p, bits, table, packed, out),
         _ => by_table::<u32>(p, bits, table, packed, out),

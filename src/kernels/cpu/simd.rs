@@ -1,23 +1,12 @@
 //! Loops that are compiled for the processor on which they run.
 
-/// Evaluates an expression with the widest vectors of this processor, or with those of a given [`Dot`](super::dot::Dot): a
-/// plain x86-64 build uses only SSE2. Only code that is inlined benefits, so the expression calls functions with
-/// `#[inline(always)]`.
-macro_rules! wide {
-    ($value:expr) => {
-        pulp::Arch::new().dispatch(
-            #[inline(always)]
-            || $value,
-        )
-    };
-    ($dot:expr, $value:expr) => {
-        $dot.vectorize(
-            #[inline(always)]
-            || $value,
-        )
-    };
+/// Runs a loop with the widest vectors of this processor: a plain x86-64 build uses only SSE2.
+///
+/// Only code that is inlined into `op` benefits. A large closure may not be inlined; a struct whose `call` has `#[inline(always)]` is.
+#[inline(always)]
+pub(crate) fn wide<Op: pulp::NullaryFnOnce>(op: Op) -> Op::Output {
+    pulp::Arch::new().dispatch(op)
 }
-pub(crate) use wide;
 
 /// Marks the upper parts of this thread's wide registers as unused, as compilers do where code for them ends. faer's products do not, and then
 /// a plain x86-64 build (SSE2) that calls libm takes ten times as long, until other code does it.

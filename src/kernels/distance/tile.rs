@@ -1,6 +1,6 @@
 //! Adds up the terms of a block of features in registers.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, NullaryFnOnce, Simd, WithSimd};
 
 use super::{COLS, Params, ROWS, Real, Term};
 use crate::kernels::cpu::simd::wide;
@@ -12,9 +12,9 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
             match Term::from_code(p.term) {
                 $(Term::$term => {
                     let term = |$a: R, $b: R| $value;
-                    if masked { wide!(term_tile::<R, true>(x, y, term)) } else { wide!(term_tile::<R, false>(x, y, term)) }
+                    if masked { wide(TermTile::<R, _, true> { x, y, term }) } else { wide(TermTile::<R, _, false> { x, y, term }) }
                 })*
-                Term::Largest => wide!(largest(x, y)),
+                Term::Largest => wide(Largest { x, y }),
             }
         };
     }
@@ -44,23 +44,29 @@ pub(super) fn tile<R: Real>(p: &Params, masked: bool, x: &[[R; ROWS]], y: &[[R; 
     }
 }
 
-/// Adds up any term. It uses no closures for its loops: the compiler may not inline them, and compiles them without wide vectors then.
-#[inline(always)]
-fn term_tile<R: Real, const MASKED: bool>(
-    x: &[[R; ROWS]],
-    y: &[[R; COLS]],
-    term: impl Fn(R, R) -> R,
-) -> [[R; COLS]; ROWS] {
-    let mut sums = [[R::default(); COLS]; ROWS];
-    for (x, y) in x.iter().zip(y) {
-        for (sums, &x) in sums.iter_mut().zip(x) {
-            for (sum, &y) in sums.iter_mut().zip(y) {
-                let value = term(x, y);
-                *sum += if MASKED && (x.is_nan() | y.is_nan()) { R::default() } else { value };
+/// A tile of any term. It uses no closures for its loops: the compiler may not inline them, and compiles them without wide vectors then.
+struct TermTile<'a, R, F, const MASKED: bool> {
+    x: &'a [[R; ROWS]],
+    y: &'a [[R; COLS]],
+    term: F,
+}
+
+impl<R: Real, F: Fn(R, R) -> R, const MASKED: bool> NullaryFnOnce for TermTile<'_, R, F, MASKED> {
+    type Output = [[R; COLS]; ROWS];
+
+    #[inline(always)]
+    fn call(self) -> Self::Output {
+        let mut sums = [[R::default(); COLS]; ROWS];
+        for (x, y) in self.x.iter().zip(self.y) {
+            for (sums, &x) in sums.iter_mut().zip(x) {
+                for (sum, &y) in sums.iter_mut().zip(y) {
+                    let value = (self.term)(x, y);
+                    *sum += if MASKED && (x.is_nan() | y.is_nan()) { R::default() } else { value };
+                }
             }
         }
+        sums
     }
-    sums
 }
 
 /// A tile of a term of one or two instructions, if no element is missing. The compiler unrolls the plain loops of such
@@ -122,19 +128,28 @@ fn add<R: Real, S: Simd>(
     out
 }
 
-/// Returns the largest |x - y|. NaN never counts as larger.
-#[inline(always)]
-fn largest<R: Real>(x: &[[R; ROWS]], y: &[[R; COLS]]) -> [[R; COLS]; ROWS] {
-    let mut largest = [[R::default(); COLS]; ROWS];
-    for (x, y) in x.iter().zip(y) {
-        for (largest, &x) in largest.iter_mut().zip(x) {
-            for (largest, &y) in largest.iter_mut().zip(y) {
-                let value = (x - y).abs();
-                *largest = if value > *largest { value } else { *largest };
+/// Computes the largest |x - y|. NaN never counts as larger.
+struct Largest<'a, R> {
+    x: &'a [[R; ROWS]],
+    y: &'a [[R; COLS]],
+}
+
+impl<R: Real> NullaryFnOnce for Largest<'_, R> {
+    type Output = [[R; COLS]; ROWS];
+
+    #[inline(always)]
+    fn call(self) -> Self::Output {
+        let mut largest = [[R::default(); COLS]; ROWS];
+        for (x, y) in self.x.iter().zip(self.y) {
+            for (largest, &x) in largest.iter_mut().zip(x) {
+                for (largest, &y) in largest.iter_mut().zip(y) {
+                    let value = (x - y).abs();
+                    *largest = if value > *largest { value } else { *largest };
+                }
             }
         }
+        largest
     }
-    largest
 }
 
 /// Returns the quotient, or 0 if `whole` is not above 0.

@@ -13,10 +13,10 @@
 use std::{arch::x86_64::__m512i, sync::Mutex};
 
 use bytemuck::cast_slice;
-use pulp::cast;
+use pulp::{NullaryFnOnce, cast};
 use rayon::prelude::*;
 
-use super::{Operands, STRIP, merge, padded, wide};
+use super::{Operands, STRIP, merge, padded};
 use crate::Cancel;
 
 pulp::simd_type! {
@@ -57,8 +57,7 @@ impl Popcount {
         let Some(columns) = Columns::new(self, p) else { return false };
         let columns = &columns;
         p.pieces(sums, |rows, word, words, out| {
-            let piece = CountedPiece { popcount: self, product: *p, columns, rows, word, words, out };
-            wide!(self, piece.run());
+            self.vectorize(CountedPiece { popcount: self, product: *p, columns, rows, word, words, out });
         });
         true
     }
@@ -101,59 +100,77 @@ impl Columns {
         if p.missing || p.limb_count != 1 {
             return None;
         }
-        let (least, negative) = wide!(popcount, least(cast_slice(p.weights)));
+        let (least, negative) = popcount.vectorize(Least(cast_slice(p.weights)));
         let factor = i8::try_from(if negative { -least } else { least }).ok()?;
         let codes = [factor, factor.checked_mul(2)?].map(i8::cast_unsigned);
         let mut planes = vec![[0; 2]; p.rows.div_ceil(ROWS) * (p.cols + 1)];
         let blocks = planes.par_chunks_mut(p.cols + 1).zip(p.weights.par_chunks(ROWS / 4 * p.width));
         let is_of_codes = |(planes, weights): (&mut [[u64; 2]], &[u32])| {
-            wide!(popcount, fill_planes(weights, p.width, codes, planes))
+            popcount.vectorize(Planes { weights, width: p.width, codes, planes })
         };
         let single = blocks.map(is_of_codes).try_reduce(|| true, |a, b| Some(a && b))?;
         Some(Self { factor: factor.into(), single, planes })
     }
 }
 
-/// Returns the least magnitude of nonzero bytes, and true if any byte is negative.
-#[inline(always)]
-fn least(bytes: &[u8]) -> (i16, bool) {
-    let (mut least, mut any) = (u8::MAX, 0);
-    for &byte in bytes {
-        // Magnitudes are reduced by 1 (wrapping), so that 0 becomes the largest.
-        least = least.min(byte.cast_signed().unsigned_abs().wrapping_sub(1));
-        any |= byte;
+/// Finds the least magnitude of nonzero bytes, and finds out if any byte is negative.
+struct Least<'a>(&'a [u8]);
+
+impl NullaryFnOnce for Least<'_> {
+    type Output = (i16, bool);
+
+    #[inline(always)]
+    fn call(self) -> Self::Output {
+        let (mut least, mut any) = (u8::MAX, 0);
+        for &byte in self.0 {
+            // Magnitudes are reduced by 1 (wrapping), so that 0 becomes the largest.
+            least = least.min(byte.cast_signed().unsigned_abs().wrapping_sub(1));
+            any |= byte;
+        }
+        (i16::from(least) + 1, any >= 128)
     }
-    (i16::from(least) + 1, any >= 128)
 }
 
-/// Makes the bits of a block of rows, from bytes that are 0 or one of two codes. Returns `None` if there is any other byte;
-/// otherwise true if no byte is the second code.
-#[inline(always)]
-fn fill_planes(weights: &[u32], width: usize, [one, two]: [u8; 2], planes: &mut [[u64; 2]]) -> Option<bool> {
-    let (mut other, mut doubles) = ([0; 64], [0; 64]);
-    let cols = planes.len() - 1;
-    for (half, fours) in weights.chunks(8 * width).enumerate() {
-        for (first, planes) in (0..).step_by(16).zip(planes[..cols].chunks_mut(16)) {
-            let mut bits = [[0; 64]; 2];
-            for (four, words) in fours.chunks_exact(width).enumerate() {
-                let bytes: &[u8] = cast_slice(&words[first..][..16]);
-                let [held, double] = &mut bits;
-                for i in 0..64 {
-                    let byte = bytes[i];
-                    held[i] |= u8::from(byte != 0) << four;
-                    double[i] |= u8::from(byte == two) << four;
-                    other[i] |= u8::from(byte != 0) & u8::from(byte != one) & u8::from(byte != two);
+/// Makes the bits of a block of rows, from bytes that are 0 or one of two codes.
+struct Planes<'a> {
+    weights: &'a [u32],
+    width: usize,
+    codes: [u8; 2],
+    planes: &'a mut [[u64; 2]],
+}
+
+impl NullaryFnOnce for Planes<'_> {
+    /// `None` if there is any other byte; otherwise true if no byte is the second code.
+    type Output = Option<bool>;
+
+    #[inline(always)]
+    fn call(self) -> Self::Output {
+        let Self { weights, width, codes: [one, two], planes } = self;
+        let (mut other, mut doubles) = ([0; 64], [0; 64]);
+        let cols = planes.len() - 1;
+        for (half, fours) in weights.chunks(8 * width).enumerate() {
+            for (first, planes) in (0..).step_by(16).zip(planes[..cols].chunks_mut(16)) {
+                let mut bits = [[0; 64]; 2];
+                for (four, words) in fours.chunks_exact(width).enumerate() {
+                    let bytes: &[u8] = cast_slice(&words[first..][..16]);
+                    let [held, double] = &mut bits;
+                    for i in 0..64 {
+                        let byte = bytes[i];
+                        held[i] |= u8::from(byte != 0) << four;
+                        double[i] |= u8::from(byte == two) << four;
+                        other[i] |= u8::from(byte != 0) & u8::from(byte != one) & u8::from(byte != two);
+                    }
+                }
+                doubles.iter_mut().zip(bits[1]).for_each(|(any, bits)| *any |= bits);
+                let [held, double]: [[u32; 16]; 2] = bits.map(cast);
+                for (planes, bits) in planes.iter_mut().zip(held.into_iter().zip(double)) {
+                    planes[0] |= u64::from(bits.0) << (32 * half);
+                    planes[1] |= u64::from(bits.1) << (32 * half);
                 }
             }
-            doubles.iter_mut().zip(bits[1]).for_each(|(any, bits)| *any |= bits);
-            let [held, double]: [[u32; 16]; 2] = bits.map(cast);
-            for (planes, bits) in planes.iter_mut().zip(held.into_iter().zip(double)) {
-                planes[0] |= u64::from(bits.0) << (32 * half);
-                planes[1] |= u64::from(bits.1) << (32 * half);
-            }
         }
+        (other == [0; 64]).then(|| doubles == [0; 64])
     }
-    (other == [0; 64]).then(|| doubles == [0; 64])
 }
 
 /// The codes of a strip of entries in a block of rows: bits for codes 1 or 2, and bits for codes 2. There is space for one more vector.
@@ -173,9 +190,11 @@ struct CountedPiece<'a, 'b> {
     out: &'a Mutex<&'b mut [u32]>,
 }
 
-impl CountedPiece<'_, '_> {
+impl NullaryFnOnce for CountedPiece<'_, '_> {
+    type Output = ();
+
     #[inline(always)]
-    fn run(&self) {
+    fn call(self) {
         let (p, cols) = (&self.product, self.product.cols);
         // The lanes that hold entries, 32 each, are stored contiguously.
         let lanes = self.words / 2;
@@ -224,7 +243,9 @@ impl CountedPiece<'_, '_> {
         }
         merge(&totals, p, self.out);
     }
+}
 
+impl CountedPiece<'_, '_> {
     /// Stores the codes of a block of rows as bits; rows past the last one are 0. Returns true if no code is 2.
     #[inline(always)]
     fn split(&self, first: usize, lanes: usize, block: &mut CodeBlock) -> bool {

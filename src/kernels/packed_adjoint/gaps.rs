@@ -1,8 +1,9 @@
 //! The sums over the codes that mark missing entries, which a transposed product adds: computed one code at a time.
 
+use pulp::NullaryFnOnce;
 use rayon::prelude::*;
 
-use super::{DEPTH, Dot, Operands, padded, wide};
+use super::{DEPTH, Dot, Operands, padded};
 
 /// The number of entries of a narrow strip.
 const ENTRIES: usize = 64;
@@ -18,20 +19,31 @@ pub(super) fn multiples<D: Dot>(dot: D, p: &Operands<'_>) -> Vec<i32> {
     let width = padded(p.cols);
     let mut out = vec![0; p.rows * width];
     let parts = out.par_chunks_mut(4 * FOURS * width).zip(p.weights.par_chunks(FOURS * p.width));
-    parts.for_each(|(out, weights)| wide!(dot, add_multiples(p, weights, out)));
+    parts.for_each(|(out, weights)| dot.vectorize(Multiples { p, weights, out }));
     out
 }
 
-/// Adds the [`multiples`] of some rows to zeros.
-#[inline(always)]
-fn add_multiples(p: &Operands<'_>, weights: &[u32], out: &mut [i32]) {
-    let fours = out.chunks_mut(4 * padded(p.cols)).zip(weights.chunks_exact(p.width));
-    for (out, weights) in fours {
-        for (row, out) in out.chunks_exact_mut(padded(p.cols)).enumerate() {
-            for limb in 0..p.limb_count {
-                let words = &weights[p.row_limbs + limb * p.cols..][..p.cols];
-                for (out, &word) in out.iter_mut().zip(words) {
-                    *out += ((word << (24 - 8 * row)).cast_signed() >> 24) << (8 * limb);
+/// Computes the [`multiples`] of some rows.
+struct Multiples<'a, 'b> {
+    p: &'a Operands<'b>,
+    weights: &'a [u32],
+    out: &'a mut [i32],
+}
+
+impl NullaryFnOnce for Multiples<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let p = self.p;
+        let fours = self.out.chunks_mut(4 * padded(p.cols)).zip(self.weights.chunks_exact(p.width));
+        for (out, weights) in fours {
+            for (row, out) in out.chunks_exact_mut(padded(p.cols)).enumerate() {
+                for limb in 0..p.limb_count {
+                    let words = &weights[p.row_limbs + limb * p.cols..][..p.cols];
+                    for (out, &word) in out.iter_mut().zip(words) {
+                        *out += ((word << (24 - 8 * row)).cast_signed() >> 24) << (8 * limb);
+                    }
                 }
             }
         }

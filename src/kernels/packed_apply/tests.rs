@@ -65,8 +65,8 @@ impl Case {
             missing: self.missing,
             cancel: None,
         };
-        path.run(Apply { product, out: Out::Values(out) });
-        path.run(Apply { product, out: Out::Limbs(limbs) });
+        path.run(Values { product, out });
+        path.run(Limbs { product, out: limbs });
     }
 
     /// Returns a row's sum of codes times one limb of each column, and the sum of that limb over the missing entries.

@@ -150,15 +150,15 @@ macro_rules! real {
             }
 
             fn any_may_overflow(values: &[Self]) -> bool {
-                wide!(values.iter().fold(false, |any, value| any | value.may_overflow()))
+                wide(|| values.iter().fold(false, |any, value| any | value.may_overflow()))
             }
 
             fn are_finite(values: &[Self]) -> bool {
-                wide!(values.iter().fold(true, |finite, value| finite & (value.abs() < Self::INFINITY)))
+                wide(|| values.iter().fold(true, |finite, value| finite & (value.abs() < Self::INFINITY)))
             }
 
             fn subtract(line: &[Self], step: usize, out: &mut [Self]) {
-                wide!({
+                wide(|| {
                     for ((out, x), behind) in out.iter_mut().zip(line).zip(&line[step..]) {
                         *out = x - behind;
                     }
@@ -179,7 +179,7 @@ macro_rules! real {
                     if dtype == Self::DTYPE {
                         out.copy_from_slice(bytemuck::cast_slice(values));
                     } else {
-                        wide!({
+                        wide(|| {
                             for (out, &value) in out.iter_mut().zip(values) {
                                 *out = <T as Cell<Self>>::rounded(value);
                             }
@@ -189,7 +189,7 @@ macro_rules! real {
             }
 
             fn truncate(values: &mut [Self], dtype: DType) {
-                with_dtype!(dtype, T => wide!({
+                with_dtype!(dtype, T => wide(|| {
                     for value in values.iter_mut() {
                         *value = <T as Cell<Self>>::truncated(*value).real();
                     }
@@ -244,7 +244,7 @@ real!(
 );
 
 fn decode<T: Cell<R>, R>(stored: &[T], out: &mut [R]) {
-    wide!({
+    wide(|| {
         for (out, &value) in out.iter_mut().zip(stored) {
             *out = value.real();
         }

@@ -1,7 +1,7 @@
 //! Tests of counting and listing codes on every path, against plain code.
 
 use super::*;
-use crate::{kernels::cpu::simd::wide, random::philox};
+use crate::random::philox;
 
 struct List<'a>(&'a [u32], bool);
 
@@ -15,17 +15,32 @@ impl Work for List<'_> {
         let mut held: Vec<u32> = expected.iter().map(|bit| bit / 32).collect();
         held.dedup();
         let mut bits = vec![u32::MAX; expected.len() + 16];
-        let (holding, used) = wide!(
-            dot,
-            match any {
-                true => (dot.holding::<true>(words), dot.list::<true>(words, &mut bits)),
-                false => (dot.holding::<false>(words), dot.list::<false>(words, &mut bits)),
-            }
-        );
+        let (holding, used) = dot.vectorize(Call { dot, words, any, bits: &mut bits });
         assert_eq!(holding, held.len(), "{} words, {any}", words.len());
         bits.truncate(used);
         bits.sort_unstable();
         assert_eq!(bits, expected, "{} words, {any}", words.len());
+    }
+}
+
+struct Call<'a, D> {
+    dot: D,
+    words: &'a [u32],
+    any: bool,
+    bits: &'a mut [u32],
+}
+
+impl<D: Dot> NullaryFnOnce for Call<'_, D> {
+    type Output = (usize, usize);
+
+    #[inline(always)]
+    fn call(self) -> (usize, usize) {
+        let Self { dot, words, any, bits } = self;
+        if any {
+            (dot.holding::<true>(words), dot.list::<true>(words, bits))
+        } else {
+            (dot.holding::<false>(words), dot.list::<false>(words, bits))
+        }
     }
 }
 
@@ -55,7 +70,7 @@ impl Work for Look<'_> {
         for &table in tables {
             let mut found = *codes;
             for words in bytemuck::cast_slice_mut::<_, D::Words>(&mut found) {
-                *words = pulp::cast(wide!(dot, dot.lookup(table, pulp::cast(*words))));
+                *words = pulp::cast(dot.vectorize(LookUp { dot, table, codes: pulp::cast(*words) }));
             }
             let of_byte = |r: usize, code: u8| table[r].to_le_bytes()[usize::from(code)];
             let expected = codes.map(|word| {
@@ -64,6 +79,21 @@ impl Work for Look<'_> {
             });
             assert_eq!(found, expected);
         }
+    }
+}
+
+struct LookUp<D: Dot> {
+    dot: D,
+    table: [u32; 4],
+    codes: D::Vector,
+}
+
+impl<D: Dot> NullaryFnOnce for LookUp<D> {
+    type Output = D::Vector;
+
+    #[inline(always)]
+    fn call(self) -> D::Vector {
+        self.dot.lookup(self.table, self.codes)
     }
 }
 
