@@ -17,8 +17,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// # Errors
-    /// Says which file cannot be read, and which devices it has if it lacks the named one.
+    /// Fails with the file that cannot be read, or with the devices that it has if it lacks the named one.
     fn read(given: &str) -> Result<Self, String> {
         let (file, device) = match given.rsplit_once('=') {
             Some((file, device)) if !Path::new(given).exists() => (file, Some(device.to_owned())),
@@ -53,10 +52,8 @@ impl Chosen {
     }
 }
 
-/// Prints the devices of the files beside each other, as text or as Markdown, and returns whether all exact results agree.
-///
-/// # Errors
-/// Says which file cannot be read.
+/// Prints the devices of the files beside each other, as text or as Markdown, and returns whether all exact results agree. Fails with the
+/// file that cannot be read.
 pub(crate) fn compare(files: &[String], markdown: bool) -> Result<bool, String> {
     let files = files.iter().map(|given| Chosen::read(given)).collect::<Result<Vec<_>, _>>()?;
     for group in groups(&files) {

@@ -162,8 +162,7 @@ impl Report {
         }
     }
 
-    /// # Errors
-    /// Names the file and says why it is invalid.
+    /// Fails with the name of the file, and why it is invalid.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let report: Self =
@@ -174,8 +173,7 @@ impl Report {
         Ok(report)
     }
 
-    /// # Errors
-    /// Names the file and says why it cannot be written.
+    /// Fails with the name of the file, and why it cannot be written.
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))

@@ -154,10 +154,7 @@ impl Resources {
     }
 }
 
-/// Fails with the text of the first condition in `reasons` that holds.
-///
-/// # Errors
-/// [`Failure::Usage`].
+/// Refuses the command line with the text of the first condition in `reasons` that holds.
 pub(crate) fn refuse(reasons: &[(bool, &str)]) -> Result<(), Failure> {
     let first = reasons.iter().find(|(holds, _)| *holds);
     first.map_or(Ok(()), |(_, why)| Err(Failure::Usage((*why).into())))

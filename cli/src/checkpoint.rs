@@ -10,10 +10,8 @@ use teatime::{Error, linalg::Checkpoint, plain, store::Folder};
 
 use crate::{array::Files, failure::Failure, note};
 
-/// Returns the folder of products of a command's run that resumes, in the folder of results.
-///
-/// # Errors
-/// [`Failure::Error`] if the run does not resume, and an earlier run left products.
+/// Returns the folder of products of a command's run that resumes, in the folder of results. Fails if the run does not resume, and an
+/// earlier run left products.
 pub(crate) fn folder(results: &Path, command: &str, resume: bool) -> Result<Option<PathBuf>, Failure> {
     let path = results.join(format!("{command}.checkpoint"));
     if !resume && path.symlink_metadata().is_ok() {
@@ -45,9 +43,6 @@ pub(crate) fn note_left(folder: &Path, error: &Error) {
 }
 
 /// Removes the products of a run whose results are there.
-///
-/// # Errors
-/// [`Failure::Error`].
 pub(crate) fn remove(folder: &Path) -> Result<(), Failure> {
     if folder.exists() { fs::remove_dir_all(folder).map_err(Failure::io(folder)) } else { Ok(()) }
 }

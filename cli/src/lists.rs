@@ -88,10 +88,7 @@ impl ListArgs {
 }
 
 impl Stores {
-    /// Returns what an option leaves of `left`, and notes the option.
-    ///
-    /// # Errors
-    /// [`Failure::Error`] if nothing is left.
+    /// Returns what an option leaves of `left`, and notes the option. Fails if nothing is left.
     fn choose(
         &mut self,
         (option, path, what): (&'static str, &Path, &'static str),

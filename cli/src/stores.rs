@@ -172,9 +172,6 @@ impl Stores {
     }
 
     /// Treats every haplotype as a sample, named after the sample with `_1`, `_2` ... appended.
-    ///
-    /// # Errors
-    /// The errors of [`Genotypes::haplotypes`].
     pub(crate) fn take_haplotypes(&mut self) -> teatime::Result<()> {
         let numbers = 1..=self.genotypes.ploidy();
         self.genotypes = self.genotypes.clone().haplotypes()?;
@@ -190,9 +187,6 @@ impl Stores {
 
     /// Matches the variants that take part with those of `index`, whose name in messages is `reference`. Contigs are counted again, for the
     /// matched variants only. Also returns the variants of `index` that the stores lack on their contigs.
-    ///
-    /// # Errors
-    /// Fails as [`VariantIndex::matches`] does.
     pub(crate) fn match_with(
         &mut self,
         index: &VariantIndex,
@@ -218,8 +212,7 @@ impl Stores {
         self.calls = Some(Calls::new(counts.total, &names, counts.missing_calls, by_sample));
     }
 
-    /// # Errors
-    /// [`Failure::Error`] if every chunk of an array that was looked for is absent.
+    /// Fails if every chunk of an array that was looked for is absent.
     pub(crate) fn check_found(&self) -> Result<(), Failure> {
         let mut arrays = self.stores.iter().flat_map(Store::arrays);
         arrays.try_for_each(|array| check_found(array.name(), &**array))
@@ -263,9 +256,8 @@ impl Stores {
         doubled(&files).map(given).chain(named).chain(spaced).chain(filled).chain(odd).collect()
     }
 
-    /// # Errors
-    /// [`Failure::Error`] for a sample whose name is empty or has white space, since programs that split lines at white space would misread it.
-    /// `format` ends the message: it says which file format cannot hold such a name.
+    /// Refuses a sample whose name is empty or has white space, since programs that split lines at white space would misread it. `format`
+    /// ends the message: it says which file format cannot hold such a name.
     pub(crate) fn refuse_splitting(&self, format: &str) -> Result<(), Failure> {
         match self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace)) {
             Some(id) => {

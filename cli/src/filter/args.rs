@@ -106,8 +106,7 @@ pub(super) fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failur
 }
 
 impl ArrayArgs {
-    /// # Errors
-    /// [`Failure::Error`] if the result would replace the input.
+    /// Fails if the result would replace the input.
     pub(super) fn refuse_input(&self) -> Result<(), Failure> {
         let real = |path: &Path| path.canonicalize().ok();
         let (input, out) = (real(&self.input), self.out.path());
@@ -118,8 +117,7 @@ impl ArrayArgs {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Failure::Usage`] for options that only Zarr results have, if the result is a .npy file.
+    /// Refuses options that only Zarr results have, if the result is a .npy file.
     pub(super) fn refuse_options(&self, result: &ResultArgs) -> Result<(), Failure> {
         let is_other = self.out.format != Format::Zarr;
         refuse(&[

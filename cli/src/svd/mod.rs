@@ -199,8 +199,7 @@ impl Input {
         }
     }
 
-    /// # Errors
-    /// [`Failure::Error`] for arrays without a chunk, and for files that have changed.
+    /// Fails for arrays without a chunk, and for files that have changed.
     fn check(&self) -> Result<(), Failure> {
         self.arrays.iter().try_for_each(|array| array.check_found().and_then(|()| array.files.check()))
     }
