@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::OnceLock};
 
 use clap::{
     Args,
@@ -122,14 +122,19 @@ pub(crate) struct Resources {
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
     #[arg(skip)]
-    pub(crate) recording: Recording,
+    recording: OnceLock<Recording>,
 }
 
 impl Resources {
     /// Begins the recording that the options ask for.
-    pub(crate) fn record(&mut self) -> Result<Recording, Failure> {
-        self.recording = Recording::begin(self.trace.take(), self.report.take())?;
-        Ok(self.recording.clone())
+    pub(crate) fn record(&self) -> Result<&Recording, Failure> {
+        let recording = Recording::begin(self.trace.clone(), self.report.clone())?;
+        Ok(self.recording.get_or_init(|| recording))
+    }
+
+    /// Returns the recording that was begun.
+    pub(crate) fn recording(&self) -> Recording {
+        self.recording.get().cloned().unwrap_or_default()
     }
 
     /// Opens the device, which records if a file of that is asked for.
@@ -139,7 +144,7 @@ impl Resources {
             Some(name) => Device::open_with(name, &options),
             None => Device::best_with(&options),
         };
-        Ok(self.recording.recorded(device?))
+        Ok(self.recording().recorded(device?))
     }
 
     /// Returns a warning for each device that would have been chosen but could not be used.

@@ -101,12 +101,9 @@ impl Array {
     pub(crate) fn warnings(&self, what_becomes: &str) -> Vec<String> {
         let missing = self.missing.as_ref().filter(|missing| missing.missing_elements() > 0).map(|missing| {
             let (n, value) = (missing.missing_elements(), text::general(missing.stored(), 8));
-            let are = if n == 1 { "is" } else { "are" };
-            format!(
-                "{}: {} {are} missing, being {value} as its attributes say: {what_becomes}",
-                self.path,
-                text::plural(n, "element")
-            )
+            let (elements, are) = (text::plural(n, "element"), if n == 1 { "is" } else { "are" });
+            let path = &self.path;
+            format!("{path}: {elements} {are} missing, being {value} as its attributes say: {what_becomes}")
         });
         missing.into_iter().chain(other_names(&self.path, &*self.array)).collect()
     }

@@ -143,23 +143,18 @@ struct Gaussian<'a> {
 }
 
 impl Filter for Gaussian<'_> {
-    type Made = Swept;
-
     fn write<W: BoxWriter>(
         &self,
         x: &Arc<dyn ChunkedArray>,
         device: &Device,
         run: &Run,
         begin: impl FnOnce(&str) -> teatime::Result<W>,
-    ) -> teatime::Result<Swept> {
-        write_gaussian(x, self.sigma.clone(), &self.options, device, run, begin)
+    ) -> teatime::Result<(Swept, Vec<u64>)> {
+        let swept = write_gaussian(x, self.sigma.clone(), &self.options, device, run, begin)?;
+        Ok((swept, Vec::new()))
     }
 
-    fn swept(made: &Swept) -> &Swept {
-        made
-    }
-
-    fn describe(&self, _: &Swept, report: &mut Report) {
+    fn describe(&self, _: &[u64], report: &mut Report) {
         report.put(json!({ "sigma": self.given }));
         let sigma: Vec<String> = self.given.iter().map(ToString::to_string).collect();
         report.line("sigma", sigma.join(", ") + &report.peaks("; "));

@@ -69,12 +69,9 @@ impl Calls {
     /// Returns warnings of low call rates.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let percent = 100.0 * LOW;
-        let overall = (self.rate < LOW).then(|| {
-            format!(
-                "the call rate is {}, below {percent} %: most methods expect more",
-                text::general(self.rate, 6)
-            )
-        });
+        let rate = text::general(self.rate, 6);
+        let overall = (self.rate < LOW)
+            .then(|| format!("the call rate is {rate}, below {percent} %: most methods expect more"));
         let low = &self.low_samples;
         let samples = (!low.is_empty()).then(|| {
             let (n, has) =
@@ -113,10 +110,8 @@ mod tests {
     fn rates_are_told_and_low_ones_warned_of() {
         let names = ["a", "b", "c"].map(String::from);
         let calls = Calls::new(100, &names, 42, Some(&[2, 0, 40]));
-        assert_eq!(
-            calls.line().unwrap(),
-            "42 of 300 calls missing: call rate 0.86, of samples at least 0.6 (`c`)"
-        );
+        let line = "42 of 300 calls missing: call rate 0.86, of samples at least 0.6 (`c`)";
+        assert_eq!(calls.line().unwrap(), line);
         let warnings = calls.warnings();
         assert!(warnings[0].contains("0.86, below 90 %"), "{warnings:?}");
         assert!(warnings[1].starts_with("1 sample has") && warnings[1].ends_with("`c`"), "{warnings:?}");

@@ -35,10 +35,8 @@ pub(crate) fn at<'a>(
 /// Tells the user that a run that failed left products.
 pub(crate) fn note_left(folder: &Path, error: &Error) {
     if !matches!(error, Error::Store { .. }) && folder.join("job").exists() {
-        note(&format!(
-            "{} has the passes so far: --resume goes on with them",
-            plain(&folder.display().to_string())
-        ));
+        let folder = folder.display().to_string();
+        note(&format!("{} has the passes so far: --resume goes on with them", plain(&folder)));
     }
 }
 

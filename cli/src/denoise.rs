@@ -78,25 +78,19 @@ pub(crate) fn run(args: &DenoiseArgs, cancel: &Cancel) -> Result<(), Failure> {
 struct TotalVariation(TvOptions);
 
 impl Filter for TotalVariation {
-    type Made = DenoisedTv;
-
     fn write<W: BoxWriter>(
         &self,
         x: &Arc<dyn ChunkedArray>,
         device: &Device,
         run: &Run,
         begin: impl FnOnce(&str) -> teatime::Result<W>,
-    ) -> teatime::Result<DenoisedTv> {
-        write_denoised_tv(x, &self.0, device, run, begin)
+    ) -> teatime::Result<(Swept, Vec<u64>)> {
+        let DenoisedTv { swept, iterations, .. } = write_denoised_tv(x, &self.0, device, run, begin)?;
+        Ok((swept, iterations))
     }
 
-    fn swept(made: &DenoisedTv) -> &Swept {
-        &made.swept
-    }
-
-    fn describe(&self, made: &DenoisedTv, report: &mut Report) {
+    fn describe(&self, iterations: &[u64], report: &mut Report) {
         let TvOptions { weight, eps, max_iterations, .. } = self.0;
-        let iterations = &made.iterations;
         report.put(json!({
             "weight": weight,
             "eps": eps,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use teatime::{Run, stream::digest};
+use teatime::{Run, stable_text::StableText, stream::digest};
 use teatime_genotype::{Karyotype, Listed, SampleList, VariantList, VariantListKind};
 
 use crate::{chosen::Chosen, failure::Failure, stores::Stores};
@@ -114,8 +114,18 @@ impl Stores {
         Ok(after)
     }
 
+    /// Describes the arrays of the stores, and the samples and variants that take part; for distances also if each haplotype is a sample.
+    pub(crate) fn words(&self, haplotypes: Option<bool>) -> String {
+        let (genotypes, haplotypes) = (&self.genotypes, haplotypes.as_ref());
+        let (counted, kind, variants) = (genotypes.counted_allele(), genotypes.kind(), genotypes.variants());
+        let first: [&dyn StableText; 4] = [&self.arrays, &self.contigs, &self.ploidy_mismatch, &counted];
+        let last: [&dyn StableText; 2] = [&kind, &variants];
+        let parts = first.into_iter().chain(haplotypes.map(|haplotypes| haplotypes as _)).chain(last);
+        parts.map(StableText::stable_text).collect::<Vec<_>>().join(" ") + &self.chosen_words()
+    }
+
     /// Describes the samples and variants that files chose, by a digest; returns an empty text without such files.
-    pub(crate) fn chosen_words(&self) -> String {
+    fn chosen_words(&self) -> String {
         if self.chosen.is_empty() {
             return String::new();
         }

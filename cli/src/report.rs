@@ -56,7 +56,7 @@ impl Report {
             page: String::new(),
             warnings: Vec::new(),
             stats: StreamStats::default(),
-            recording: resources.recording.clone(),
+            recording: resources.recording(),
             devices: 1,
             phased: Instant::now(),
             wall: 0.0,
@@ -101,12 +101,8 @@ impl Report {
         let computing: Vec<_> = members.iter().map(|member| member.info().name.as_str()).collect();
         let names = &computing[..self.devices.clamp(1, computing.len())];
         if names.len() < computing.len() {
-            let used = names.join(", ");
-            self.warn([format!(
-                "{} computed on {used} alone, not on all of {}",
-                output.command,
-                computing.join(", ")
-            )]);
+            let (used, given) = (names.join(", "), computing.join(", "));
+            self.warn([format!("{} computed on {used} alone, not on all of {given}", output.command)]);
         }
         (self.stats, self.wall) = (stats, wall.as_secs_f64());
         self.put(json!({
@@ -235,11 +231,6 @@ impl Report {
         }
     }
 
-    /// Adds an entry to the seconds of the stages.
-    pub(crate) fn also_seconds(&mut self, stage: &str, time: Duration) {
-        self.record["seconds"][stage] = json!(time.as_secs_f64());
-    }
-
     /// Adds lines to the page about how a stage spent its time; `before` and `after` surround the first line's text.
     pub(crate) fn streamed(&mut self, stage: &str, before: &str, after: &str) {
         let StreamStats { read, decode, stalled, upload, compute, chunks, kept_chunks, .. } = self.stats;
@@ -249,22 +240,25 @@ impl Report {
             format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s");
         self.line(label(stage), format!("{before}{waits}{after};"));
         // These times overlap the others.
-        let kept = match kept_chunks {
-            0 => String::new(),
-            _ => {
-                format!("; {} of {} were in memory", text::count(kept_chunks), text::plural(chunks, "chunk"))
-            }
-        };
-        self.line(
-            "",
-            format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s{kept}"),
-        );
+        let (kept, all) = (text::count(kept_chunks), text::plural(chunks, "chunk"));
+        let kept = if kept_chunks > 0 { format!("; {kept} of {all} were in memory") } else { String::new() };
+        let line = format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s{kept}");
+        self.line("", line);
     }
 
     /// Adds the seconds of all stages, and how `stage` spent its time.
     pub(crate) fn times(&mut self, stage: &str) {
         self.seconds();
         self.streamed(stage, "", "");
+    }
+
+    /// Adds the seconds of all stages, and how a decomposition spent its `time`, of which `stats` know a part: the calling thread spent the
+    /// rest on products of a matrix on the device, and on factorisations in f64.
+    pub(crate) fn solved(&mut self, stage: &str, time: Duration, stats: &StreamStats) {
+        self.seconds();
+        let solve = time.saturating_sub(stats.stalled + stats.upload + stats.compute).as_secs_f64();
+        self.record["seconds"]["solve"] = json!(solve);
+        self.streamed(stage, "", &format!(", solve {solve:.2} s"));
     }
 
     /// Ends the run: writes the record, moves the results into place, and prints the page, or the record if `is_json`.

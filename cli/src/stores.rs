@@ -83,10 +83,8 @@ impl Stores {
                     return Err(Failure::Error(format!("{}: {why}", path.display())));
                 }
                 None => {
-                    odd.push(format!(
-                        "{} has no names of samples: they are numbered from S0001 on",
-                        path.display()
-                    ));
+                    let path = path.display();
+                    odd.push(format!("{path} has no names of samples: they are numbered from S0001 on"));
                     let samples = store.n_samples();
                     let width = samples.max(1000).to_string().len();
                     (1..=samples).map(|number| format!("S{number:0width$}")).collect()
@@ -359,11 +357,9 @@ fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[Strin
     let (left, right) = (only(samples, other), only(other, samples));
     if left.is_empty() && right.is_empty() {
         let at = samples.iter().zip(other).position(|(a, b)| a != b)?;
+        let (number, ours, theirs) = (at + 1, &samples[at], &other[at]);
         return Some(format!(
-            "{other_path} has the samples of {path} in another order: sample {} is `{}`, there it is `{}`",
-            at + 1,
-            other[at],
-            samples[at]
+            "{other_path} has the samples of {path} in another order: sample {number} is `{theirs}`, there it is `{ours}`"
         ));
     }
     let part = |ids: &[String], here, there| {

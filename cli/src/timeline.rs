@@ -92,10 +92,7 @@ impl Recording {
             return ended;
         };
         let mut about = self.about();
-        about.title = format!(
-            "teatime {}",
-            remote::command_line().split_first().map_or_else(String::new, |(_, words)| words.join(" "))
-        );
+        about.title = format!("teatime {}", remote::command_line()[1..].join(" "));
         if let Err(failure) = &ended {
             about.failed = failure.to_string();
         }

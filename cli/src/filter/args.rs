@@ -97,12 +97,9 @@ pub(crate) struct ResultArgs {
 pub(super) fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failure> {
     let place = if number < 0 { number.checked_add_unsigned(axes as u64) } else { Some(number) };
     let axis = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
-    axis.ok_or_else(|| {
-        Failure::Error(format!(
-            "{flag}: {number} of {axes} axes, which are 0 to {}, or -{axes} to -1",
-            axes.saturating_sub(1)
-        ))
-    })
+    let last = axes.saturating_sub(1);
+    let why = format!("{flag}: {number} of {axes} axes, which are 0 to {last}, or -{axes} to -1");
+    axis.ok_or(Failure::Error(why))
 }
 
 impl ArrayArgs {

@@ -333,10 +333,8 @@ fn left(target: &Path, record: &str) -> Option<String> {
     // If the record exists, its results are complete.
     let aside = names.iter().map(|name| target.join(name).join(ASIDE)).find(|aside| aside.exists());
     if let (Some(aside), false) = (aside, target.join(record).exists()) {
-        left += &format!(
-            "; moved back over the files here, those of {} are the earlier results",
-            aside.display()
-        );
+        let aside = aside.display();
+        left += &format!("; moved back over the files here, those of {aside} are the earlier results");
     }
     Some(left)
 }

@@ -201,19 +201,14 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     drop(bar);
     report.stage("write");
 
-    let took = match &results {
-        Found::Distances(distances) => (distances.memory, distances.stats),
-        Found::Neighbors(neighbors) => (neighbors.memory, neighbors.stats),
-        Found::Within(within) => (within.memory, within.stats),
-        Found::Tiles(written, _) => (written.memory, written.stats),
+    let (memory, stats, devices) = match &results {
+        Found::Distances(distances) => (distances.memory, distances.stats, 1),
+        Found::Neighbors(neighbors) => (neighbors.memory, neighbors.stats, neighbors.devices),
+        Found::Within(within) => (within.memory, within.stats, within.devices),
+        Found::Tiles(written, _) => (written.memory, written.stats, usize::MAX),
     };
-    report.devices = match &results {
-        Found::Distances(_) => 1,
-        Found::Neighbors(neighbors) => neighbors.devices,
-        Found::Within(within) => within.devices,
-        Found::Tiles(..) => usize::MAX,
-    };
-    report.head((&device, &output), took, &input.x.path, &size(&input.x, args));
+    report.devices = devices;
+    report.head((&device, &output), (memory, stats), &input.x.path, &size(&input.x, args));
     describe(&mut report, args, metric, &input, &results);
     report.times("distances");
     report.finish(output, args.results.json)

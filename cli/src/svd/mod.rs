@@ -261,11 +261,7 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     report.head((&device, &output), (svd.memory, svd.stats()), &input.names(), &input.size());
     report.warn(warning);
     describe(&mut report, args, &options, &input, &svd);
-    report.seconds();
-    // The calling thread spent the remaining time on products of a matrix on the device, and on factorisations in f64.
-    let solve = time.saturating_sub(stats.stalled + stats.upload + stats.compute);
-    report.also_seconds("solve", solve);
-    report.streamed("svd", "", &format!(", solve {:.2} s", solve.as_secs_f64()));
+    report.solved("svd", time, &stats);
     components(&mut report, &svd);
     report.finish(output, args.results.json)?;
     folder.as_deref().map_or(Ok(()), checkpoint::remove)
