@@ -120,10 +120,8 @@ fn neighbors_take_no_more_than_there_is() {
         run(command).err
     };
     // Half of 256 MiB holds four of the 81 million neighbors.
-    assert_has(
-        &pairwise("256M"),
-        &["budget, for the 80991000 neighbors within inf, of 256.0 MiB is too small"],
-    );
+    let said = "budget, for the 80991000 neighbors within inf, of 256.0 MiB is too small";
+    assert_has(&pairwise("256M"), &[said]);
     assert_has(&pairwise("64G"), &["the 80991000 neighbors within inf: out of memory"]);
 }
 
