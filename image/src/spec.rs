@@ -124,10 +124,8 @@ impl ImageSpec {
             let fits = |number: &f64| number.is_finite() && (name != "scale" || *number > 0.0);
             if numbers.len() != axes || !numbers.iter().all(fits) {
                 let above = if name == "scale" { " above 0" } else { "" };
-                return refuse(
-                    name,
-                    format!("{numbers:?}, expected {axes} finite numbers{above}, one for each axis"),
-                );
+                let why = format!("{numbers:?}, expected {axes} finite numbers{above}, one for each axis");
+                return refuse(name, why);
             }
         }
         let (shape, chunks) = (&self.array.shape, &self.array.chunk_shape);
