@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
     fs,
     path::Path,
     process::Command,
@@ -12,7 +13,7 @@ use teatime::{Backend, Device, DeviceInfo, ListedDevice};
 
 use crate::{
     system::{System, date},
-    table::{self, number},
+    table::number,
 };
 
 /// The suffix of the name of a product by our own kernel, if the vendor's library is the default.
@@ -42,7 +43,7 @@ pub(crate) struct Report {
 }
 
 /// The measurements of one device.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct DeviceReport {
     pub(crate) name: String,
     pub(crate) description: String,
@@ -164,11 +165,11 @@ impl Report {
 
     /// Fails with the name of the file, and why it is invalid.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let report: Self =
-            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let named = |why: &dyn Display| format!("{}: {why}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| named(&error))?;
+        let report: Self = serde_json::from_str(&text).map_err(|error| named(&error))?;
         if report.schema != SCHEMA {
-            return Err(format!("{}: layout {}, not {SCHEMA}", path.display(), report.schema));
+            return Err(named(&format_args!("layout {}, not {SCHEMA}", report.schema)));
         }
         Ok(report)
     }
@@ -197,7 +198,7 @@ impl Report {
                 let apart = distance(values_of_id, expected);
                 // NaN counts as different.
                 if apart.is_none_or(|apart| apart > TOLERANCE) {
-                    let apart = apart.map_or("not comparable".into(), table::small);
+                    let apart = apart.map_or("not comparable".into(), |apart| format!("{apart:.1e}"));
                     lines.push(format!("{id}: {name} and {other} differ: {apart} of the largest"));
                 }
             }
@@ -244,12 +245,7 @@ impl DeviceReport {
             driver: info.driver.clone(),
             memory: info.memory,
             power_limit: power_limit(info),
-            names: BTreeSet::new(),
-            entries: Vec::new(),
-            skipped: Vec::new(),
-            failed: Vec::new(),
-            digests: BTreeMap::new(),
-            values: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
