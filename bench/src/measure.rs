@@ -212,16 +212,8 @@ impl<'a> Session<'a> {
         else {
             return;
         };
-        let mut entry = Entry {
-            id: id.into(),
-            size: size.into(),
-            unit,
-            median,
-            min,
-            max,
-            runs: quantities.len(),
-            fraction: None,
-        };
+        let (id, size, runs) = (id.into(), size.into(), quantities.len());
+        let mut entry = Entry { id, size, unit, median, min, max, runs, fraction: None };
         entry.fraction = self.fraction(&entry);
         table::print(&entry.line());
         self.report.entries.push(entry);

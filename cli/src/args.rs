@@ -170,10 +170,7 @@ pub(crate) type Named<T> = &'static [(&'static str, T)];
 
 /// Returns a parser that accepts the names of `values`.
 pub(crate) fn named<T: Copy + Send + Sync>(values: Named<T>) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(values.iter().map(|(name, _)| *name)).try_map(move |text| {
-        let named = values.iter().find(|(name, _)| *name == text);
-        named.map(|(_, value)| *value).ok_or("not a possible value")
-    })
+    by_name(values, |(name, _)| name).map(|(_, value)| value)
 }
 
 /// Returns a parser that accepts the library's names of `values`.

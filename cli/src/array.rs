@@ -54,6 +54,14 @@ impl Array {
         Ok(Self::new(name, files, Arc::new(array), None, keeps))
     }
 
+    /// Opens a matrix, as [`open`](Self::open) does.
+    pub(crate) fn matrix(path: &Path, missing: MissingChunk) -> Result<Self, Failure> {
+        let matrix = Self::open(path, missing, |_| false)?;
+        let (path, shape) = (&matrix.path, matrix.array.shape());
+        let why = format!("{path}: an array of shape {shape:?}, not a matrix");
+        if shape.len() == 2 { Ok(matrix) } else { Err(Failure::Error(why)) }
+    }
+
     /// Wraps an opened Zarr array, whose elements are in `files`.
     pub(crate) fn of_zarr(
         path: String,

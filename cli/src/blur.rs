@@ -119,7 +119,6 @@ fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
     }
 }
 
-/// Runs `teatime blur`.
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let task = Task {
         command: "blur",

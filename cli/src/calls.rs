@@ -28,13 +28,8 @@ impl Calls {
         let total = variants.saturating_mul(samples.len() as u64);
         let rate =
             |missing: u64, calls: u64| if calls > 0 { (calls - missing) as f64 / calls as f64 } else { 1.0 };
-        let mut lowest: Vec<(u64, &String)> = by_sample
-            .into_iter()
-            .flatten()
-            .copied()
-            .zip(samples)
-            .filter(|(missing, _)| *missing > 0)
-            .collect();
+        let of_samples = by_sample.into_iter().flatten().copied().zip(samples);
+        let mut lowest: Vec<(u64, &String)> = of_samples.filter(|(missing, _)| *missing > 0).collect();
         lowest.sort_by_key(|(missing, _)| std::cmp::Reverse(*missing));
         let is_low = |(missing, _): &&(u64, &String)| rate(*missing, variants) < LOW;
         let low_samples = lowest.iter().take_while(is_low).map(|(_, name)| (*name).clone()).collect();

@@ -55,7 +55,6 @@ Examples:
   teatime denoise image.npy smooth.npy --weight 0.2 --iterations 100
   teatime denoise rgb.zarr smooth.zarr --channel-axis -1 --memory 2G --resume";
 
-/// Runs `teatime denoise`.
 pub(crate) fn run(args: &DenoiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let computed = TvOptions::default().narrow(args.result.narrow);
     let task = Task {

@@ -211,16 +211,11 @@ impl Report {
     /// Adds the seconds of the stages, null for a stage that did not occur. If several occurred, also adds a line to the page.
     pub(crate) fn seconds(&mut self) {
         let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
-        let streamed = [
-            ("read", read),
-            ("decode", decode),
-            ("stalled", stalled),
-            ("upload", upload),
-            ("compute", compute),
-        ];
+        let names = ["read", "decode", "stalled", "upload", "compute"];
+        let streamed = names.into_iter().zip([read, decode, stalled, upload, compute].map(Some));
         let stages = &self.stages;
         let mut seconds = json!({ "wall": self.wall });
-        for (stage, time) in stages.iter().copied().chain(streamed.map(|(stage, time)| (stage, Some(time)))) {
+        for (stage, time) in stages.iter().copied().chain(streamed) {
             seconds[stage] = json!(time.map(|time| time.as_secs_f64()));
         }
         let each = stages.iter().filter_map(|(stage, time)| Some((label(stage), (*time)?.as_secs_f64())));

@@ -30,13 +30,9 @@ pub(crate) fn not_an_image(storage: &dyn Storage, path: &str, ome: &Entry<'_>) -
         format!("is a list of labels, {}: name one of them", list(&texts(&labels)))
     } else {
         let arrays = Node::arrays(storage, path);
-        let expected = "the metadata of an OME-Zarr image".to_owned();
-        let expected = if arrays.is_empty() {
-            expected
-        } else {
-            format!("{expected}; an array in it can be named by itself: {}", list(&arrays))
-        };
-        return ome.get("multiscales").refuse(&expected);
+        let named = format!("; an array in it can be named by itself: {}", list(&arrays));
+        let arrays = if arrays.is_empty() { "" } else { &named };
+        return ome.get("multiscales").refuse(&format!("the metadata of an OME-Zarr image{arrays}"));
     };
     Error::store(storage.place(path), why)
 }

@@ -129,14 +129,9 @@ impl ImageSpec {
             }
         }
         let (shape, chunks) = (&self.array.shape, &self.array.chunk_shape);
-        if shape.len() != axes
-            || chunks.len() != axes
-            || [shape, chunks].iter().any(|extents| extents.contains(&0))
-        {
-            let why = format!(
-                "a shape of {shape:?} in chunks of {chunks:?}, expected {axes} axes of at least one pixel"
-            );
-            return refuse("array", why);
+        if [shape, chunks].iter().any(|extents| extents.len() != axes || extents.contains(&0)) {
+            let expected = format!("expected {axes} axes of at least one pixel");
+            return refuse("array", format!("a shape of {shape:?} in chunks of {chunks:?}, {expected}"));
         }
         if matches!(self.array.dtype, None | Some(StoredType::Bool)) {
             return refuse("array", format!("of {:?}, expected numbers", self.array.dtype));
@@ -220,11 +215,8 @@ impl ImageSpec {
             Pyramid::Levels(count) => levels < count,
         };
         let mut factors = vec![1; shape.len()];
-        planes.iter().for_each(|&axis| factors[axis] = 2);
-        stack
-            .iter()
-            .filter(|&&axis| shape[axis] >= longest.div_ceil(STACK))
-            .for_each(|&axis| factors[axis] = 2);
+        let stack = stack.iter().filter(|&&axis| shape[axis] >= longest.div_ceil(STACK));
+        planes.iter().chain(stack).for_each(|&axis| factors[axis] = 2);
         factors.iter_mut().zip(shape).filter(|(_, extent)| **extent == 1).for_each(|(factor, _)| *factor = 1);
         (wanted && factors.contains(&2)).then_some(factors)
     }

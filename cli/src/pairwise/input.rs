@@ -17,14 +17,7 @@ pub(super) struct Input {
 impl Input {
     /// Opens the matrices and reads only their metadata.
     pub(super) fn open(args: &PairwiseArgs) -> Result<Self, Failure> {
-        let open = |path: &Path| {
-            let stored = Array::open(path, args.missing_chunk, |_| false)?;
-            if stored.array.shape().len() != 2 {
-                let (path, shape) = (path.display(), stored.array.shape());
-                return Err(Failure::Error(format!("{path}: an array of shape {shape:?}, not a matrix")));
-            }
-            Ok(stored)
-        };
+        let open = |path: &Path| Array::matrix(path, args.missing_chunk);
         Ok(Self { x: open(&args.x)?, y: args.with.as_deref().map(open).transpose()? })
     }
 

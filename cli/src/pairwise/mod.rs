@@ -163,7 +163,6 @@ enum Found {
     Tiles(WrittenDistances, Option<[u64; 2]>),
 }
 
-/// Runs `teatime pairwise`.
 pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p));

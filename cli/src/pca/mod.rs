@@ -40,7 +40,6 @@ const COMMAND: &str = "pca";
 /// All files that a run may write.
 pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGENVALUES, LOADINGS, PLOT];
 
-/// Runs `teatime pca`.
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     report.took("simulate", None);

@@ -155,25 +155,15 @@ struct Input {
 impl Input {
     /// Opens the matrices and reads only their metadata.
     fn open(args: &SvdArgs) -> Result<Self, Failure> {
-        let open = |path: &PathBuf| {
-            let array = Array::open(path, args.missing_chunk, |_| false)?;
-            match *array.array.shape() {
-                [rows, columns] => Ok((array, [rows, columns])),
-                ref shape => {
-                    Err(Failure::Error(format!("{}: an array of shape {shape:?}, not a matrix", array.path)))
-                }
-            }
-        };
-        let opened = args.arrays.iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
-        let (arrays, shapes): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
-        let columns = shapes[0][1];
-        for (array, [_, other]) in arrays.iter().zip(&shapes) {
-            if *other != columns {
-                let (other, first) = (text::plural(*other, "column"), &arrays[0].path);
-                return Err(Failure::Error(format!("{}: {other}, and {first} has {columns}", array.path)));
-            }
+        let open = |path: &PathBuf| Array::matrix(path, args.missing_chunk);
+        let arrays = args.arrays.iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
+        let extent = |array: &Array, axis: usize| array.array.shape()[axis];
+        let columns = extent(&arrays[0], 1);
+        if let Some(array) = arrays.iter().find(|array| extent(array, 1) != columns) {
+            let (other, first) = (text::plural(extent(array, 1), "column"), &arrays[0].path);
+            return Err(Failure::Error(format!("{}: {other}, and {first} has {columns}", array.path)));
         }
-        let rows = shapes.iter().fold(0u64, |rows, shape| rows.saturating_add(shape[0]));
+        let rows = arrays.iter().fold(0u64, |rows, array| rows.saturating_add(extent(array, 0)));
         let input = Self { arrays, shape: [rows, columns] };
         if rows == 0 || columns == 0 {
             return Err(Failure::Error(format!("{}: {}, nothing to decompose", input.names(), input.size())));
@@ -205,7 +195,6 @@ impl Input {
     }
 }
 
-/// Runs `teatime svd`.
 pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     refuse(&[(args.scale && args.center == Center::Both, "--scale is not for --center both")])?;
