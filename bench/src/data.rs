@@ -33,7 +33,6 @@ pub(crate) fn small_integers(seed: u32, len: u64) -> Vec<f32> {
     repeated(seed, len, |word| (word >> 28) as f32 - 8.0)
 }
 
-/// Returns random bytes.
 pub(crate) fn bytes(seed: u32, len: u64) -> Vec<i8> {
     repeated(seed, len, |word| (word >> 24).to_le_bytes()[0].cast_signed())
 }

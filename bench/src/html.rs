@@ -100,7 +100,6 @@ impl Axes {
         }))
     }
 
-    /// Returns a point's place in the picture.
     fn place(&self, point: [f64; 2]) -> [f64; 2] {
         let part = |axis: usize| {
             let [first, last] = self.0[axis];

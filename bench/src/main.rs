@@ -131,7 +131,6 @@ fn variants() -> [(&'static str, DeviceOptions); 2] {
     [(OWN, own), (TF32, DeviceOptions::default().tf32(true))]
 }
 
-/// Measures the requested devices, one after the other.
 fn measure_all(args: &Args) -> Result<Report, String> {
     let mut report = Report::new(args.time());
     let mut names = args.device.clone();

@@ -33,7 +33,6 @@ pub(crate) struct Session<'a> {
     pub(crate) room: u64,
 }
 
-/// One size at which something is measured.
 pub(crate) struct Size {
     pub(crate) text: String,
     /// The bytes or operations of one run.
@@ -266,13 +265,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Records a measurement that was skipped, and why.
     pub(crate) fn skipped(&mut self, id: &str, why: &str) {
         table::print(&format!("  {id:<44} skipped: {why}"));
         self.report.skipped.push(Note { name: id.into(), why: why.into() });
     }
 
-    /// Records a measurement that failed, and why.
     pub(crate) fn failed(&mut self, id: &str, why: &str) {
         table::print(&format!("  {id:<44} FAILED: {why}"));
         self.report.failed.push(Note { name: id.into(), why: why.into() });

@@ -74,7 +74,6 @@ pub(crate) struct DeviceReport {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Entry {
     pub(crate) id: String,
-    /// The size of the measurement.
     pub(crate) size: String,
     pub(crate) unit: Unit,
     pub(crate) median: f64,
@@ -104,7 +103,6 @@ pub(crate) enum Unit {
     Milliseconds,
 }
 
-/// A name, and a reason.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Note {
     pub(crate) name: String,
@@ -112,13 +110,11 @@ pub(crate) struct Note {
 }
 
 impl Entry {
-    /// Creates a measurement of three runs.
     #[cfg(test)]
     pub(crate) fn of_runs(id: &str, size: &str, unit: Unit, [min, median, max]: [f64; 3]) -> Self {
         Self { id: id.into(), size: size.into(), unit, median, min, max, runs: 3, fraction: None }
     }
 
-    /// Returns the line that is printed.
     pub(crate) fn line(&self) -> String {
         let Self { id, size, unit, median, min, max, runs, fraction } = self;
         let fraction = fraction.as_ref().map(|f| format!("  {:.2} of {}", f.value, f.of)).unwrap_or_default();
@@ -149,7 +145,6 @@ impl Unit {
 }
 
 impl Report {
-    /// Creates a report without devices.
     pub(crate) fn new(seconds: f64) -> Self {
         Self {
             schema: SCHEMA,
@@ -231,7 +226,6 @@ fn largest(mut values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 impl DeviceReport {
-    /// Creates the report of a device without measurements.
     pub(crate) fn new(device: &Device) -> Self {
         let info = device.info();
         Self {
@@ -255,7 +249,6 @@ impl DeviceReport {
         notes && self.entries.is_empty() && self.digests.is_empty() && self.values.is_empty()
     }
 
-    /// Returns the measurement with this name.
     pub(crate) fn entry(&self, id: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.id == id)
     }

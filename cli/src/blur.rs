@@ -1,20 +1,17 @@
 //! `teatime blur`: Gaussian filters of arrays of any size.
 
-use std::sync::Arc;
-
 use clap::Args;
 use serde_json::json;
 use teatime::{
-    Cancel, ChunkedArray, Device, Run, StoredType,
+    Cancel, StoredType,
     filter::{GaussianOptions, Mode, PerAxis, write_gaussian},
     store::BoxWriter,
-    stream::Swept,
 };
 
 use crate::{
     args::{Named, default_of, named, refuse, with_exits},
     failure::Failure,
-    filter::{ArrayArgs, Filter, Input, ResultArgs, Task},
+    filter::{ArrayArgs, Filter, Input, Made, On, ResultArgs, Task},
     report::Report,
 };
 
@@ -92,7 +89,6 @@ const MODES: Named<Mode> = &[
     ("constant", Mode::Constant(0.0)),
 ];
 
-/// The type of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dtype {
     Same,
@@ -142,13 +138,8 @@ struct Gaussian<'a> {
 }
 
 impl Filter for Gaussian<'_> {
-    fn write<W: BoxWriter>(
-        &self,
-        x: &Arc<dyn ChunkedArray>,
-        device: &Device,
-        run: &Run,
-        begin: impl FnOnce(&str) -> teatime::Result<W>,
-    ) -> teatime::Result<(Swept, Vec<u64>)> {
+    fn write<W: BoxWriter>(&self, on: On<'_>, begin: impl FnOnce(&str) -> teatime::Result<W>) -> Made {
+        let (x, device, run) = on;
         let swept = write_gaussian(x, self.sigma.clone(), &self.options, device, run, begin)?;
         Ok((swept, Vec::new()))
     }
@@ -185,7 +176,6 @@ impl BlurArgs {
         })
     }
 
-    /// Returns the standard deviations in elements.
     fn sigma_in_pixels(&self, input: &Input) -> Result<PerAxis<f64>, Failure> {
         match &input.image {
             Some(image) if self.physical => {

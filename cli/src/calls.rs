@@ -39,7 +39,6 @@ impl Calls {
         Self { missing, total, rate: rate(missing, total), lowest_samples, low_samples }
     }
 
-    /// Returns the record's entry of the calls.
     pub(crate) fn record(&self) -> Value {
         let lowest = self.lowest_samples.as_ref().map(|samples| {
             samples.iter().map(|(sample, rate)| json!({ "sample": sample, "rate": rate })).collect::<Value>()
@@ -61,7 +60,6 @@ impl Calls {
         })
     }
 
-    /// Returns warnings of low call rates.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let percent = 100.0 * LOW;
         let rate = text::general(self.rate, 6);
@@ -89,7 +87,6 @@ pub(crate) struct PloidyMismatch {
 }
 
 impl PloidyMismatch {
-    /// Returns the record's entry of these calls.
     pub(crate) fn record(&self) -> Value {
         json!({ "stored": self.stored, "ploidy": self.ploidy, "calls": self.calls })
     }

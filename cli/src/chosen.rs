@@ -46,7 +46,6 @@ impl Chosen {
         reasons.map(|why| format!("{}: {why}", self.option))
     }
 
-    /// Returns the record's entry of the option.
     pub(crate) fn record(&self) -> Value {
         let Listed { entries, repeated, absent, .. } = self.listed;
         json!({

@@ -129,7 +129,6 @@ impl Contigs {
         self.autosomes
     }
 
-    /// Returns the record's entry of the contigs.
     pub(crate) fn record(&self) -> Value {
         json!({
             // Null if the number is not known.

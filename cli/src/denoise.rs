@@ -1,20 +1,17 @@
 //! `teatime denoise`: total variation denoising of images of any size.
 
-use std::sync::Arc;
-
 use clap::Args;
 use serde_json::json;
 use teatime::{
-    Cancel, ChunkedArray, Device, Run, StoredType,
+    Cancel, StoredType,
     filter::{DenoisedTv, TvOptions, write_denoised_tv},
     store::BoxWriter,
-    stream::Swept,
 };
 
 use crate::{
     args::{Named, named, with_exits},
     failure::Failure,
-    filter::{ArrayArgs, Filter, ResultArgs, Task},
+    filter::{ArrayArgs, Filter, Made, On, ResultArgs, Task},
     report::Report,
 };
 
@@ -77,13 +74,8 @@ pub(crate) fn run(args: &DenoiseArgs, cancel: &Cancel) -> Result<(), Failure> {
 struct TotalVariation(TvOptions);
 
 impl Filter for TotalVariation {
-    fn write<W: BoxWriter>(
-        &self,
-        x: &Arc<dyn ChunkedArray>,
-        device: &Device,
-        run: &Run,
-        begin: impl FnOnce(&str) -> teatime::Result<W>,
-    ) -> teatime::Result<(Swept, Vec<u64>)> {
+    fn write<W: BoxWriter>(&self, on: On<'_>, begin: impl FnOnce(&str) -> teatime::Result<W>) -> Made {
+        let (x, device, run) = on;
         let DenoisedTv { swept, iterations, .. } = write_denoised_tv(x, &self.0, device, run, begin)?;
         Ok((swept, iterations))
     }

@@ -43,7 +43,6 @@ impl IterationArgs {
         self.power_iterations.map(Stop::PowerIterations).or(self.tolerance.map(Stop::Tolerance))
     }
 
-    /// Returns the options of the iteration.
     pub(crate) fn options(&self) -> SvdOptions {
         let options = SvdOptions::default();
         let stop = self.stop().unwrap_or(options.stop);

@@ -37,7 +37,6 @@ pub(crate) struct ListArgs {
 }
 
 impl ListArgs {
-    /// Returns true if files choose variants.
     pub(crate) fn choose_variants(&self) -> bool {
         self.extract.is_some() || self.exclude.is_some()
     }

@@ -72,7 +72,6 @@ impl Report {
         time
     }
 
-    /// Adds a stage with this time.
     pub(crate) fn took(&mut self, stage: &'static str, time: Option<Duration>) {
         self.stages.push((stage, time));
         if let Some(time) = time {
@@ -177,7 +176,6 @@ impl Report {
         self.record["shape"]["components"] = components.into();
     }
 
-    /// Adds the entries of an object to the record.
     pub(crate) fn put(&mut self, entries: Value) {
         if let Value::Object(entries) = entries {
             self.record.extend(entries);
@@ -189,7 +187,6 @@ impl Report {
         self.warnings.extend(warnings);
     }
 
-    /// Adds a line to the page.
     pub(crate) fn line(&mut self, name: &str, what: impl AsRef<str>) {
         self.page += &format!("{name:<10}{}\n", what.as_ref());
     }
@@ -281,7 +278,6 @@ fn label(stage: &str) -> &str {
     }
 }
 
-/// Describes the numbers of variants and samples.
 pub(crate) fn size(variants: u64, samples: u64) -> String {
     [text::plural(variants, "variant"), text::plural(samples, "sample")].join(" x ")
 }

@@ -178,7 +178,6 @@ impl Stores {
         Ok(())
     }
 
-    /// Returns the sources of the stores' variants.
     pub(crate) fn sources(&self) -> Vec<&dyn VariantSource> {
         self.stores.iter().map(|store| store as &dyn VariantSource).collect()
     }

@@ -67,7 +67,6 @@ impl Recording {
         }
     }
 
-    /// Returns the entry of the files in the record of a run.
     pub(crate) fn record(&self) -> Value {
         // A path need not be text.
         let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());

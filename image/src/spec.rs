@@ -221,7 +221,6 @@ impl ImageSpec {
         (wanted && factors.contains(&2)).then_some(factors)
     }
 
-    /// Returns the attributes of the image's group.
     pub(crate) fn attributes(&self) -> Attributes {
         let levels = self.levels();
         let dataset = |level: &Level| {

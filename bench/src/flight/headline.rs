@@ -154,7 +154,6 @@ impl<'a> Staged<'a> {
         Ok(Self { matrix, table, spent: RefCell::default() })
     }
 
-    /// Gives the panels to `f`.
     fn each(&self, f: &mut dyn FnMut(PackedRows<'_>) -> Result<()>) -> Result<()> {
         let run = Run::default();
         let pass = Pass::new(&run, Status::new(0, 1, self.matrix.shape()[0]));

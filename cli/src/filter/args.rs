@@ -16,7 +16,6 @@ use crate::{
     store_args::MISSING_CHUNKS,
 };
 
-/// The format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Npy,

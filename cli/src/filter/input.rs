@@ -13,7 +13,6 @@ use crate::{
     remote,
 };
 
-/// The array to filter.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) stored: Array,

@@ -16,21 +16,19 @@ pub(crate) use self::{
 };
 use crate::{failure::Failure, output::Output, progress::Bar, report::Report, text};
 
-/// A filter of stored arrays.
 pub(crate) trait Filter {
-    /// Filters an array; `begin` receives the job's text and begins the result. Also returns the number of iterations for each image, if
-    /// the filter iterates.
-    fn write<W: BoxWriter>(
-        &self,
-        x: &Arc<dyn ChunkedArray>,
-        device: &Device,
-        run: &Run,
-        begin: impl FnOnce(&str) -> teatime::Result<W>,
-    ) -> teatime::Result<(Swept, Vec<u64>)>;
+    /// Filters an array; `begin` receives the job's text and begins the result.
+    fn write<W: BoxWriter>(&self, on: On<'_>, begin: impl FnOnce(&str) -> teatime::Result<W>) -> Made;
 
     /// Adds the filter's options and iterations to the report.
     fn describe(&self, iterations: &[u64], report: &mut Report);
 }
+
+/// The array that a filter reads, the device, and the run that bounds memory.
+pub(crate) type On<'a> = (&'a Arc<dyn ChunkedArray>, &'a Device, &'a Run);
+
+/// The counts of a sweep, and the number of iterations for each image, if the filter iterates.
+pub(crate) type Made = teatime::Result<(Swept, Vec<u64>)>;
 
 /// A command that filters an array.
 pub(crate) struct Task<'a> {
@@ -108,15 +106,15 @@ impl Task<'_> {
         run: &Run,
         output: &mut Output,
     ) -> Result<(Swept, Vec<u64>), Failure> {
-        let (x, resume) = (&input.stored.array, self.result.resume);
+        let (on, resume) = ((&input.stored.array, device, run), self.result.resume);
         let path = self.array.result(resume, output);
         if resume {
             output.written_in_place(&self.array.out.name);
         }
         let mut image = None;
         let made = match self.array.out.format {
-            Format::Npy => filter.write(x, device, run, |_| output::npy(self, input, &path)),
-            Format::Zarr => filter.write(x, device, run, |job| {
+            Format::Npy => filter.write(on, |_| output::npy(self, input, &path)),
+            Format::Zarr => filter.write(on, |job| {
                 let (array, made) = output::zarr(self, input, &path, job)?;
                 image = made;
                 Ok(array)

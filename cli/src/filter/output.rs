@@ -18,7 +18,6 @@ use crate::remote;
 /// of its elements may equal the input's missing value.
 const OWN: &str = "_FillValue missing_value scale_factor add_offset _Unsigned _ARRAY_DIMENSIONS teatime";
 
-/// Starts the .npy file of the result.
 pub(super) fn npy(task: &Task<'_>, input: &Input, path: &Path) -> Result<NpyWriter> {
     NpyWriter::create(path, (task.result_type)(input.stored.array.dtype()), input.stored.array.shape())
 }

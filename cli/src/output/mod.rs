@@ -121,7 +121,6 @@ impl Output {
         self.names.iter().filter(there).cloned().collect()
     }
 
-    /// Writes a text file.
     pub(crate) fn put(
         &self,
         name: &str,
@@ -144,7 +143,6 @@ impl Output {
         self.put(name, |file| numbers.write_table(file, header, names, text))
     }
 
-    /// Writes a line for each name.
     pub(crate) fn list(&self, name: &str, names: &[String]) -> Result<(), Failure> {
         self.put(name, |file| names.iter().try_for_each(|name| writeln!(file, "{name}")))
     }

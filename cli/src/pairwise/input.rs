@@ -7,7 +7,6 @@ use teatime::Error;
 use super::{Observations, PairwiseArgs};
 use crate::{array::Array, failure::Failure};
 
-/// The input matrices.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) x: Array,
@@ -35,7 +34,6 @@ impl Input {
         }
     }
 
-    /// Returns the warnings about the matrices.
     pub(super) fn warnings(&self, args: &PairwiseArgs) -> Vec<String> {
         let becomes = format!("taken as NaN, by --missing {}", args.missing.name());
         self.matrices().flat_map(|matrix| matrix.warnings(&becomes)).collect()

@@ -149,12 +149,10 @@ enum Observations {
     Columns,
 }
 
-/// Returns the exponent of the metric minkowski.
 const fn exponent(metric: Metric) -> Option<f64> {
     if let Metric::Minkowski(p) = metric { Some(p) } else { None }
 }
 
-/// The results of a run.
 enum Found {
     Distances(StoredDistances),
     Neighbors(StoredNeighbors),
@@ -251,7 +249,6 @@ fn find(
     result.map_err(named)
 }
 
-/// True for an error of lacking memory.
 const fn is_memory(error: &Error) -> bool {
     matches!(error, Error::Budget { .. } | Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. })
 }
@@ -348,7 +345,6 @@ fn size(matrix: &Array, args: &PairwiseArgs) -> String {
     format!("{observations} of {features}, {}", matrix.type_name())
 }
 
-/// Returns the reason why a distance is NaN.
 fn why_undefined(metric: Metric, missing: Missing) -> String {
     let lacking = match missing {
         Missing::Propagate => "an element is NaN",

@@ -85,7 +85,6 @@ fn checkpoint_at(folder: &Path, stores: &Stores) -> Result<Checkpoint, Error> {
         .property("samples", format!("{} {:016x}", stores.samples.len(), digest(0, names.as_bytes()))))
 }
 
-/// One run of a PCA.
 #[derive(Debug)]
 pub(crate) struct Job {
     /// The first stage is the simulation of the store.

@@ -111,7 +111,6 @@ fn central<'a>(result: &Pca, samples: &'a [String]) -> Vec<&'a str> {
     central.map(|(_, name)| name.as_str()).collect()
 }
 
-/// Returns a warning of components that have not converged.
 pub(super) fn unconverged(result: &Pca, options: &PcaOptions) -> Option<String> {
     iteration::unconverged(&result.converged, &result.residuals, result.passes, &options.svd)
 }

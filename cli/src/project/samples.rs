@@ -15,7 +15,6 @@ const MANY_MISSING: f64 = 0.05;
 pub(super) struct Samples<'a>(pub(super) &'a Projection);
 
 impl Samples<'_> {
-    /// Returns the record's entry of the samples.
     pub(super) fn record(&self) -> Value {
         let Projection { called, undetermined, .. } = self.0;
         json!({
@@ -70,7 +69,6 @@ impl Samples<'_> {
         missing.into_iter().chain(undetermined).collect()
     }
 
-    /// Writes the table.
     pub(super) fn write(&self, output: &Output, stores: &Stores) -> Result<(), Failure> {
         output.put(SAMPLES, |file| {
             let header = stores.sample_header(["sample", "family\tsample"]);

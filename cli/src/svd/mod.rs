@@ -145,7 +145,6 @@ const MISSING: Named<bool> = &[("error", false), ("mean", true)];
 /// The number of components if none is given.
 const COMPONENTS: u64 = 10;
 
-/// The matrices.
 #[derive(Debug)]
 struct Input {
     arrays: Vec<Array>,
@@ -256,7 +255,6 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     folder.as_deref().map_or(Ok(()), checkpoint::remove)
 }
 
-/// Returns the name of the value of an option.
 fn name_of<T: PartialEq>(values: Named<T>, value: &T) -> &'static str {
     values.iter().find(|(_, other)| other == value).map_or("", |(name, _)| name)
 }
@@ -315,7 +313,6 @@ fn describe(report: &mut Report, args: &SvdArgs, options: &StoredSvdOptions, inp
     report.line("", format!("{passes}{resumed}, center {center}{scaled}{}", report.peaks(", ")));
 }
 
-/// Adds the table of components to the page.
 fn components(report: &mut Report, svd: &StoredSvd) {
     report.page += "\ncomponent  singular value       share  residual\n";
     for (i, share) in svd.shares().into_iter().enumerate() {

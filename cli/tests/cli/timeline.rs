@@ -77,7 +77,6 @@ fn files_of_others_stay() {
     assert!(scratch.bytes("new.npy").starts_with(b"\x93NUMPY"));
 }
 
-/// A path need not be text.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_path_that_is_no_text() {

@@ -211,7 +211,6 @@ fn scales_and_translations() {
     }
 }
 
-/// Tests the number of levels.
 #[test]
 fn numbers_of_levels() {
     let count = |pyramid: Pyramid, shape: [u64; 2]| {

@@ -166,7 +166,6 @@ fn what_is_there_already() {
     assert!(matches!(error, Error::Io { .. }));
 }
 
-/// Each invalid property of an image is refused.
 #[test]
 fn images_that_may_not_be() {
     let refuse = |needles: &[&str], change: &dyn Fn(&mut ImageSpec)| {
