@@ -91,7 +91,8 @@ impl Recording {
             return ended;
         };
         let mut about = self.about();
-        about.title = format!("teatime {}", remote::command_line()[1..].join(" "));
+        let words: Vec<_> = remote::command_line().into_iter().skip(1).collect();
+        about.title = format!("teatime {}", words.join(" "));
         if let Err(failure) = &ended {
             about.failed = failure.to_string();
         }

@@ -89,10 +89,10 @@ fn the_listed_are_a_store_of_their_own() {
 fn lists_are_told() {
     let scratch = stores();
     let ran = scratch.ok(&format!("grm all.bed --out grm --chr 1,X {LISTS}"));
-    let samples = ["--keep keep.txt: 10 of 14 samples left", "--remove remove.txt: 9 of 10 samples left"];
-    assert_has(&ran.out, &samples);
-    let variants = ["regions.bed: 834 of 2,600 variants left", "exclude.txt: 833 of 834 variants"];
-    assert_has(&ran.out, &variants);
+    let lines = ["--keep keep.txt: 10 of 14 samples left", "--remove remove.txt: 9 of 10 samples left"];
+    assert_has(&ran.out, &lines);
+    assert_has(&ran.out, &["--extract regions.bed: 834 of 2,600 variants left"]);
+    assert_has(&ran.out, &["--exclude exclude.txt: 833 of 834 variants"]);
     let warnings = [
         "warning: --keep: 1 of 11 ids of keep.txt are not among the samples",
         "warning: --keep: 1 id of keep.txt repeats an earlier one",

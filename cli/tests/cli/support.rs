@@ -17,8 +17,7 @@ use std::{
 };
 
 use serde_json::Value;
-pub(crate) use teatime::openings::files;
-use teatime::{MissingChunk, store::ZarrArray};
+use teatime::{MissingChunk, openings, store::ZarrArray};
 use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 use tempfile::TempDir;
 
@@ -170,6 +169,12 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = entries.map(name).collect();
     names.sort();
     names
+}
+
+/// Returns the files of a folder by their relative paths.
+pub(crate) fn files(folder: &Path) -> BTreeMap<String, Arc<[u8]>> {
+    assert!(folder.is_dir(), "{} should be there", folder.display());
+    openings::files(folder)
 }
 
 /// Returns the path of a store, file or image that other tools made.
