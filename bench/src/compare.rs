@@ -17,8 +17,7 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// # Errors
-    /// Says which file cannot be read, and which devices it has if it lacks the named one.
+    /// Fails with the file that cannot be read, or with the devices that it has if it lacks the named one.
     fn read(given: &str) -> Result<Self, String> {
         let (file, device) = match given.rsplit_once('=') {
             Some((file, device)) if !Path::new(given).exists() => (file, Some(device.to_owned())),
@@ -36,10 +35,8 @@ impl Chosen {
 
     /// Returns the devices that may be compared.
     fn devices(&self) -> impl Iterator<Item = &DeviceReport> {
-        self.report
-            .devices
-            .iter()
-            .filter(|device| self.device.as_ref().is_none_or(|name| device.name == *name))
+        let is_meant = |device: &&DeviceReport| self.device.as_ref().is_none_or(|name| device.name == *name);
+        self.report.devices.iter().filter(is_meant)
     }
 
     /// Returns the device that is compared if none was named: a GPU before others, and CUDA before other interfaces.
@@ -53,21 +50,16 @@ impl Chosen {
     }
 }
 
-/// Prints the devices of the files beside each other, as text or as Markdown, and returns whether all exact results agree.
-///
-/// # Errors
-/// Says which file cannot be read.
+/// Prints the devices of the files beside each other, as text or as Markdown, and returns whether all exact results agree. Fails with the
+/// file that cannot be read.
 pub(crate) fn compare(files: &[String], markdown: bool) -> Result<bool, String> {
     let files = files.iter().map(|given| Chosen::read(given)).collect::<Result<Vec<_>, _>>()?;
     for group in groups(&files) {
         table::print(&if markdown { markdown_of(&group) } else { text_of(&group) });
     }
     let devices = files.iter().flat_map(|chosen| {
-        chosen
-            .report
-            .devices
-            .iter()
-            .map(move |device| (format!("{} in {}", device.name, chosen.file), device))
+        let devices = chosen.report.devices.iter();
+        devices.map(move |device| (format!("{} in {}", device.name, chosen.file), device))
     });
     let differences = Report::differences(devices);
     table::print(if differences.is_empty() {
@@ -101,12 +93,8 @@ fn groups<'a>(files: &'a [Chosen]) -> Vec<Group<'a>> {
     if !groups.is_empty() {
         return groups;
     }
-    files
-        .iter()
-        .map(|chosen| Some((&chosen.report, chosen.best()?)))
-        .collect::<Option<_>>()
-        .into_iter()
-        .collect()
+    let best = files.iter().map(|chosen| Some((&chosen.report, chosen.best()?))).collect::<Option<_>>();
+    best.into_iter().collect()
 }
 
 /// Returns the measurements that all devices of a group have.
@@ -192,27 +180,17 @@ mod tests {
 
     #[test]
     fn devices_go_together_by_interface_and_order_or_by_name() {
-        let left = || {
-            vec![
-                device("cpu", "cpu", "x86_64"),
-                device("wgpu:0", "wgpu", "vulkan"),
-                device("wgpu:1", "wgpu", "vulkan"),
-            ]
-        };
-        let right = || {
-            vec![
-                device("wgpu:0", "wgpu", "gl"),
-                device("wgpu:2", "wgpu", "vulkan"),
-                device("cpu", "cpu", "aarch64"),
-            ]
-        };
+        let cpu = |api| device("cpu", "cpu", api);
+        let vulkan = |name| device(name, "wgpu", "vulkan");
+        let left = || vec![cpu("x86_64"), vulkan("wgpu:0"), vulkan("wgpu:1")];
+        let right = || vec![device("wgpu:0", "wgpu", "gl"), vulkan("wgpu:2"), cpu("aarch64")];
         let mut files = vec![chosen(left(), None), chosen(right(), None)];
         assert_eq!(names(&files), [["cpu", "cpu"], ["wgpu:0", "wgpu:2"]]);
-        files.push(chosen(vec![device("cpu", "cpu", "x86_64")], None));
+        files.push(chosen(vec![cpu("x86_64")], None));
         assert_eq!(names(&files), [["cpu", "cpu", "cpu"]]);
         // A CUDA card beside a Radeon.
-        let mut cards = vec![chosen(vec![device("cpu", "cpu", ""), device("cuda:0", "cuda", "cuda")], None)];
-        cards.push(chosen(vec![device("wgpu:0", "wgpu", "vulkan")], None));
+        let mut cards = vec![chosen(vec![cpu(""), device("cuda:0", "cuda", "cuda")], None)];
+        cards.push(chosen(vec![vulkan("wgpu:0")], None));
         assert_eq!(names(&cards), [["cuda:0", "wgpu:0"]]);
         let named = [chosen(left(), Some("wgpu:1")), chosen(right(), None)];
         assert_eq!(names(&named), [["wgpu:1", "wgpu:0"]]);

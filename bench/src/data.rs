@@ -33,7 +33,6 @@ pub(crate) fn small_integers(seed: u32, len: u64) -> Vec<f32> {
     repeated(seed, len, |word| (word >> 28) as f32 - 8.0)
 }
 
-/// Returns random bytes.
 pub(crate) fn bytes(seed: u32, len: u64) -> Vec<i8> {
     repeated(seed, len, |word| (word >> 24).to_le_bytes()[0].cast_signed())
 }
@@ -48,13 +47,7 @@ pub(crate) fn plink_calls(seed: u32, len: u64) -> Vec<u8> {
     // Codes 0, 2 and 3 are calls. Two bits of the word are the code, unless they are 1.
     let call = |word: u32, i: u32| match (word >> (8 * i) & 63, word >> (8 * i + 6) & 3) {
         (0, _) => 1,
-        (draw, 1) => {
-            if draw % 2 == 0 {
-                2
-            } else {
-                3
-            }
-        }
+        (draw, 1) => 2 + draw % 2,
         (_, code) => code,
     };
     repeated(seed, len, |word| (0..4).map(|i| call(word, i) << (2 * i)).sum::<u32>().to_le_bytes()[0])

@@ -95,14 +95,11 @@ impl Axes {
     fn around(points: &[[f64; 2]]) -> Self {
         Self([0, 1].map(|axis| {
             let logs = points.iter().map(|point| point[axis].log10());
-            [
-                logs.clone().fold(f64::MAX, f64::min).floor() as i32,
-                logs.fold(f64::MIN, f64::max).ceil() as i32,
-            ]
+            let (least, most) = (logs.clone().fold(f64::MAX, f64::min), logs.fold(f64::MIN, f64::max));
+            [least.floor() as i32, most.ceil() as i32]
         }))
     }
 
-    /// Returns a point's place in the picture.
     fn place(&self, point: [f64; 2]) -> [f64; 2] {
         let part = |axis: usize| {
             let [first, last] = self.0[axis];
@@ -116,16 +113,14 @@ impl Axes {
         let [across, up] = self.0.map(|[first, last]| first..=last);
         let (bottom, mut out) = (HEIGHT - BELOW, String::new());
         for power in across {
-            let [x, _] = self.place([10f64.powi(power), 1.0]);
+            let ([x, _], y) = (self.place([10f64.powi(power), 1.0]), bottom + 15.0);
             out += &format!("<line x1={x:.1} x2={x:.1} y1=0 y2={bottom}></line>");
-            out +=
-                &format!("<text x={x:.1} y={} text-anchor=middle>{}</text>", bottom + 15.0, decimal(power));
+            out += &format!("<text x={x:.1} y={y} text-anchor=middle>{}</text>", decimal(power));
         }
         for power in up {
-            let [_, y] = self.place([1.0, 10f64.powi(power)]);
+            let ([_, y], x) = (self.place([1.0, 10f64.powi(power)]), LEFT - 5.0);
             out += &format!("<line x1={LEFT} x2={WIDTH} y1={y:.1} y2={y:.1}></line>");
-            out +=
-                &format!("<text x={} y={:.1} text-anchor=end>{}</text>", LEFT - 5.0, y + 4.0, decimal(power));
+            out += &format!("<text x={x} y={:.1} text-anchor=end>{}</text>", y + 4.0, decimal(power));
         }
         out += &format!("<text x={WIDTH} y={HEIGHT} text-anchor=end>operations per byte</text>");
         out + &format!("<text x={LEFT} y=-4>10⁹ operations per second</text>")
@@ -190,6 +185,7 @@ mod tests {
         report.devices.push(device);
         report.absent = vec![Note { name: "cuda".into(), why: "no driver".into() }];
         let text = page(&report, &["codes: a and b".into()]);
+        let has = |text: &str, part: &str| assert!(text.contains(part), "{part}: {text}");
         for part in [
             "A &lt;card>",
             "<td>kernel x<td>8 MiB<td>75.00",
@@ -199,7 +195,7 @@ mod tests {
             "cuda: not here: no driver",
             "A roofline takes a copy",
         ] {
-            assert!(text.contains(part), "{part}: {text}");
+            has(&text, part);
         }
         for (id, size, unit, rate) in [
             (COPY, "1 GiB", Unit::Bandwidth, 100.0),
@@ -220,29 +216,17 @@ mod tests {
         let pairs = 16384.0 * 2000.0 * 2000.0 / (16384.0 * 500.0 + 2000.0 * 2000.0 * 4.0);
         let city_block =
             3.0 * 2000.0 * 2000.0 / 2.0 * 1000.0 / (2000.0 * 1000.0 * 4.0 + 2000.0 * 2000.0 * 4.0);
-        let wanted = [
-            [product, 1000.0],
-            [product, 9000.0],
-            [320.0, 400.0],
-            [pairs, 800.0],
-            [city_block, 300.0],
-            [18.75, 300.0],
-        ];
-        assert_eq!(points.len(), wanted.len());
-        for (found, wanted) in points.into_iter().zip(wanted) {
-            let close = |i: usize| (found[i] / wanted[i] - 1.0).abs() < 1e-12;
-            assert!(close(0) && close(1), "{found:?} {wanted:?}");
+        let bytes = [product, product, 320.0, pairs, city_block, 18.75];
+        let rates = [1000.0, 9000.0, 400.0, 800.0, 300.0, 300.0];
+        assert_eq!(points.len(), bytes.len());
+        for ([x, y], (wanted_x, wanted_y)) in points.into_iter().zip(bytes.into_iter().zip(rates)) {
+            let close = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 1e-12;
+            assert!(close(x, wanted_x) && close(y, wanted_y), "{x} {y}, not {wanted_x} {wanted_y}");
         }
         let text = page(&report, &[]);
         assert_eq!(text.matches("<circle").count(), 6, "{text}");
-        let shares = [
-            "matmul 1024, 100 %",
-            "matmul 1024, TF32, 900 %",
-            "Gaussian of 3, voxels, 30 %",
-            "packed pass, codes, 40 %",
-        ];
-        for part in shares {
-            assert!(text.contains(part), "{part}: {text}");
-        }
+        let products = ["matmul 1024, 100 %", "matmul 1024, TF32, 900 %"];
+        let jobs = ["Gaussian of 3, voxels, 30 %", "packed pass, codes, 40 %"];
+        products.iter().chain(&jobs).for_each(|part| has(&text, part));
     }
 }

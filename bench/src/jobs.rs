@@ -35,17 +35,13 @@ pub(crate) fn jobs(session: &mut Session<'_>) {
     let sizes = [[1024, 500], [4096, 1000], [16_384, 1000], [65_536, 1000], [165_000, 1000]];
     session.largest("truncated_svd, 10 components", Unit::Milliseconds, &sizes, size, svd_job);
     let sizes = [[1024, 256], [4096, 1000], [16_384, 1000], [65_536, 1000], [165_000, 1000]];
-    session.largest(
-        "pca, 10 components",
-        Unit::Milliseconds,
-        &sizes,
-        size,
-        |device, &[variants, samples]| {
-            let (device, genotypes) = (device.clone(), data::genotypes(variants, samples)?);
-            let options = PcaOptions::default().components(COMPONENTS);
-            Ok(Box::new(move || pca(&genotypes, &device, &options, &Run::default()).map(drop)))
-        },
-    );
+    session.largest("pca, 10 components", Unit::Milliseconds, &sizes, size, pca_job);
+}
+
+fn pca_job(device: &Device, &[variants, samples]: &[u64; 2]) -> Result<Job, Error> {
+    let (device, genotypes) = (device.clone(), data::genotypes(variants, samples)?);
+    let options = PcaOptions::default().components(COMPONENTS);
+    Ok(Box::new(move || pca(&genotypes, &device, &options, &Run::default()).map(drop)))
 }
 
 fn svd_job(device: &Device, &[rows, cols]: &[u64; 2]) -> Result<Job, Error> {
@@ -58,61 +54,51 @@ fn svd_job(device: &Device, &[rows, cols]: &[u64; 2]) -> Result<Job, Error> {
 fn rates(session: &mut Session<'_>) {
     let counted = |work: u64, memory: u64, text: String| Size { text, work: work as f64, memory };
     let sizes = [[4096, 2000], [65_536, 2000], [262_144, 2000], [262_144, 20_000]];
-    let size = |&[rows, columns]: &[u64; 2]| {
+    let packed = |&[rows, columns]: &[u64; 2]| {
         counted(rows * columns, rows * (4 * row_words(columns) + 64), format!("{rows}x{columns}"))
     };
-    session.largest(PASS, Unit::Rate, &sizes, size, |device, &[rows, columns]| {
-        let matrix = PackedMatrix::random(device, rows, columns, 0, &Run::default())?;
-        let x = data::uniform(1, columns * PASSED).into_iter().map(f64::from).collect();
-        let x = Matrix::from_vec(x, to_usize(columns), to_usize(PASSED))?;
-        Ok(Box::new(move || {
-            let run = Run::default();
-            matrix.apply_normal(&x, &Pass::new(&run, Status::new(0, 1, 0))).map(drop)
-        }))
+    session.largest(PASS, Unit::Rate, &sizes, packed, |device, &[rows, columns]| {
+        pass(PackedMatrix::random(device, rows, columns, 0, &Run::default())?, 1)
     });
     let sizes = [[512, 4096], [2000, 16_384], [2000, 65_536], [10_000, 65_536]];
-    let size = |&[columns, rows]: &[u64; 2]| {
+    let pairs = |&[columns, rows]: &[u64; 2]| {
         let memory = 8 * row_words(columns) * rows + 8 * columns * columns + 64 * rows;
         counted(columns * columns / 2 * rows, memory, format!("{rows}x{columns}"))
     };
-    session.largest(PAIRS, Unit::Rate, &sizes, size, |device, &size| pair_sums(device, size, true));
+    session.largest(PAIRS, Unit::Rate, &sizes, pairs, |device, &size| pair_sums(device, size, true));
     let sizes = [[512, 256], [2000, 1000], [8000, 1000], [20_000, 2000]];
-    let size = |&[observations, features]: &[u64; 2]| {
-        let pairs = observations * observations;
-        counted(
-            pairs / 2 * features,
-            8 * pairs + 4 * observations * features,
-            format!("{observations}x{features}"),
-        )
+    let sums = |&[observations, features]: &[u64; 2]| {
+        let (pairs, text) = (observations * observations, format!("{observations}x{features}"));
+        counted(pairs / 2 * features, 8 * pairs + 4 * observations * features, text)
     };
-    session.largest(CITY_BLOCK, Unit::Rate, &sizes, size, |device, &size| {
+    session.largest(CITY_BLOCK, Unit::Rate, &sizes, sums, |device, &size| {
         distances(device, size, Metric::CityBlock)
     });
     let sizes = [[16, 256], [64, 512], [50, 1104], [200, 1104]];
-    let size = |&[planes, side]: &[u64; 2]| {
+    let image = |&[planes, side]: &[u64; 2]| {
         let voxels = planes * side * side;
         counted(voxels, 16 * voxels, format!("{planes}x{side}x{side}"))
     };
-    session.largest(GAUSSIAN, Unit::Rate, &sizes, size, |device, &size| blur(device, size, 3.0));
+    session.largest(GAUSSIAN, Unit::Rate, &sizes, image, |device, &size| blur(device, size, 3.0));
     let sizes = [[4096, 1000], [32_768, 2000], [131_072, 2000]];
-    let size = |&[rows, columns]: &[u64; 2]| {
-        counted(rows * columns, 8 * rows * columns, format!("{rows}x{columns}"))
-    };
     session.largest(STREAM, Unit::Rate, &sizes, size, |device, &[rows, columns]| {
         let values = data::uniform(1, rows * columns);
         let array = MemoryArray::new("chunks in memory", &values, &[rows, columns], &[1024, columns / 2])?;
-        let matrix = StoredMatrix::new(vec![Arc::new(array)], device)?;
-        let x = data::uniform(2, columns * PASSED).into_iter().map(f64::from).collect();
-        let x = Matrix::from_vec(x, to_usize(columns), to_usize(PASSED))?;
-        Ok(Box::new(move || {
-            let run = Run::default();
-            matrix.apply_normal(&x, &Pass::new(&run, Status::new(0, 1, 0))).map(drop)
-        }))
+        pass(StoredMatrix::new(vec![Arc::new(array)], device)?, 2)
     });
 }
 
-/// The number of columns that are multiplied in a pass.
-const PASSED: u64 = 20;
+/// Returns a job that makes a pass over a matrix, with twenty random columns.
+fn pass(matrix: impl LinearMap + 'static, seed: u32) -> Result<Job, Error> {
+    const WIDTH: u64 = 20;
+    let [_, columns] = matrix.shape();
+    let x = data::uniform(seed, columns * WIDTH).into_iter().map(f64::from).collect();
+    let x = Matrix::from_vec(x, to_usize(columns), to_usize(WIDTH))?;
+    Ok(Box::new(move || {
+        let run = Run::default();
+        matrix.apply_normal(&x, &Pass::new(&run, Status::new(0, 1, 0))).map(drop)
+    }))
+}
 
 /// Returns a job that adds rows of codes to the sums over pairs of columns: as of distances with `unit_factors`, else as of relationships.
 pub(crate) fn pair_sums(

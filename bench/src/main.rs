@@ -63,11 +63,8 @@ fn run(args: &Args) -> Result<bool, String> {
     if !args.only.is_empty() && !report.devices.is_empty() && !report.devices.iter().any(measured) {
         let names: BTreeSet<_> =
             report.devices.iter().flat_map(|device| &device.names).map(|name| &**name).collect();
-        let names = names.into_iter().collect::<Vec<_>>().join("\n  ");
-        return Err(format!(
-            "--only {}: no measurement has this in its name. There are:\n  {names}",
-            args.only
-        ));
+        let (only, names) = (&args.only, names.into_iter().collect::<Vec<_>>().join("\n  "));
+        return Err(format!("--only {only}: no measurement has this in its name. There are:\n  {names}"));
     }
     for device in &report.devices {
         score::line(device).iter().for_each(|line| table::print(&format!("\n{}: {line}", device.name)));
@@ -134,7 +131,6 @@ fn variants() -> [(&'static str, DeviceOptions); 2] {
     [(OWN, own), (TF32, DeviceOptions::default().tf32(true))]
 }
 
-/// Measures the requested devices, one after the other.
 fn measure_all(args: &Args) -> Result<Report, String> {
     let mut report = Report::new(args.time());
     let mut names = args.device.clone();
@@ -150,10 +146,8 @@ fn measure_all(args: &Args) -> Result<Report, String> {
         let device = Device::open(&name).map_err(|error| error.to_string())?;
         let mut measured = DeviceReport::new(&device);
         let memory = measured.memory.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
-        table::print(&format!(
-            "\n{name}: {} ({}{memory}, {})",
-            measured.description, measured.api, measured.driver
-        ));
+        let DeviceReport { description, api, driver, .. } = &measured;
+        table::print(&format!("\n{name}: {description} ({api}{memory}, {driver})"));
         if let Some(piece) = args.flight {
             let session = session(args, &device, &mut measured);
             flight::fly(piece, &mut session.sharing(args.time(), flight::entries(piece)));

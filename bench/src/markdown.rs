@@ -27,12 +27,11 @@ fn table(report: &Report, device: &DeviceReport) -> String {
         let [median, min, max] = [median, min, max].map(|value| number(*value));
         format!("| {id} | {size} | {median} | {} | {min}, {max} | {runs} | {share} |", unit.text())
     }));
-    let left = [("failed", &device.failed), ("skipped", &device.skipped)];
-    lines.extend(left.iter().flat_map(|(how, notes)| {
-        notes
-            .iter()
-            .map(move |Note { name, why }| format!("| {name} | | {how}: {} | | | | |", why.replace('|', "/")))
-    }));
+    for (how, notes) in [("failed", &device.failed), ("skipped", &device.skipped)] {
+        let line =
+            |Note { name, why }: &Note| format!("| {name} | | {how}: {} | | | | |", why.replace('|', "/"));
+        lines.extend(notes.iter().map(line));
+    }
     lines.push(String::new());
     lines.extend(score::line(device));
     lines.extend(score::headline(device));
@@ -43,11 +42,8 @@ fn table(report: &Report, device: &DeviceReport) -> String {
 pub(crate) fn facts(report: &Report, device: &DeviceReport) -> String {
     let commit = report.commit.as_deref().unwrap_or("unknown commit");
     let mut facts = vec![format!("teatime {} ({commit})", report.teatime)];
-    facts.extend(
-        [device.name.clone(), device.api.clone(), device.driver.clone()]
-            .into_iter()
-            .filter(|fact| !fact.is_empty()),
-    );
+    let names = [&device.name, &device.api, &device.driver].into_iter().filter(|fact| !fact.is_empty());
+    facts.extend(names.cloned());
     facts.extend(device.power_limit.map(|watts| format!("power limit {watts:.0} W")));
     facts.extend([format!("{} threads", report.system.threads), report.date.clone()]);
     facts.join(" · ")

@@ -33,7 +33,6 @@ pub(crate) struct Session<'a> {
     pub(crate) room: u64,
 }
 
-/// One size at which something is measured.
 pub(crate) struct Size {
     pub(crate) text: String,
     /// The bytes or operations of one run.
@@ -212,16 +211,8 @@ impl<'a> Session<'a> {
         else {
             return;
         };
-        let mut entry = Entry {
-            id: id.into(),
-            size: size.into(),
-            unit,
-            median,
-            min,
-            max,
-            runs: quantities.len(),
-            fraction: None,
-        };
+        let (id, size, runs) = (id.into(), size.into(), quantities.len());
+        let mut entry = Entry { id, size, unit, median, min, max, runs, fraction: None };
         entry.fraction = self.fraction(&entry);
         table::print(&entry.line());
         self.report.entries.push(entry);
@@ -274,13 +265,11 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Records a measurement that was skipped, and why.
     pub(crate) fn skipped(&mut self, id: &str, why: &str) {
         table::print(&format!("  {id:<44} skipped: {why}"));
         self.report.skipped.push(Note { name: id.into(), why: why.into() });
     }
 
-    /// Records a measurement that failed, and why.
     pub(crate) fn failed(&mut self, id: &str, why: &str) {
         table::print(&format!("  {id:<44} FAILED: {why}"));
         self.report.failed.push(Note { name: id.into(), why: why.into() });

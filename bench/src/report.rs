@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
     fs,
     path::Path,
     process::Command,
@@ -12,7 +13,7 @@ use teatime::{Backend, Device, DeviceInfo, ListedDevice};
 
 use crate::{
     system::{System, date},
-    table::{self, number},
+    table::number,
 };
 
 /// The suffix of the name of a product by our own kernel, if the vendor's library is the default.
@@ -42,7 +43,7 @@ pub(crate) struct Report {
 }
 
 /// The measurements of one device.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct DeviceReport {
     pub(crate) name: String,
     pub(crate) description: String,
@@ -73,7 +74,6 @@ pub(crate) struct DeviceReport {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Entry {
     pub(crate) id: String,
-    /// The size of the measurement.
     pub(crate) size: String,
     pub(crate) unit: Unit,
     pub(crate) median: f64,
@@ -103,7 +103,6 @@ pub(crate) enum Unit {
     Milliseconds,
 }
 
-/// A name, and a reason.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Note {
     pub(crate) name: String,
@@ -111,13 +110,11 @@ pub(crate) struct Note {
 }
 
 impl Entry {
-    /// Creates a measurement of three runs.
     #[cfg(test)]
     pub(crate) fn of_runs(id: &str, size: &str, unit: Unit, [min, median, max]: [f64; 3]) -> Self {
         Self { id: id.into(), size: size.into(), unit, median, min, max, runs: 3, fraction: None }
     }
 
-    /// Returns the line that is printed.
     pub(crate) fn line(&self) -> String {
         let Self { id, size, unit, median, min, max, runs, fraction } = self;
         let fraction = fraction.as_ref().map(|f| format!("  {:.2} of {}", f.value, f.of)).unwrap_or_default();
@@ -148,7 +145,6 @@ impl Unit {
 }
 
 impl Report {
-    /// Creates a report without devices.
     pub(crate) fn new(seconds: f64) -> Self {
         Self {
             schema: SCHEMA,
@@ -162,20 +158,18 @@ impl Report {
         }
     }
 
-    /// # Errors
-    /// Names the file and says why it is invalid.
+    /// Fails with the name of the file, and why it is invalid.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let report: Self =
-            serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let named = |why: &dyn Display| format!("{}: {why}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| named(&error))?;
+        let report: Self = serde_json::from_str(&text).map_err(|error| named(&error))?;
         if report.schema != SCHEMA {
-            return Err(format!("{}: layout {}, not {SCHEMA}", path.display(), report.schema));
+            return Err(named(&format_args!("layout {}, not {SCHEMA}", report.schema)));
         }
         Ok(report)
     }
 
-    /// # Errors
-    /// Names the file and says why it cannot be written.
+    /// Fails with the name of the file, and why it cannot be written.
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
@@ -199,7 +193,7 @@ impl Report {
                 let apart = distance(values_of_id, expected);
                 // NaN counts as different.
                 if apart.is_none_or(|apart| apart > TOLERANCE) {
-                    let apart = apart.map_or("not comparable".into(), table::small);
+                    let apart = apart.map_or("not comparable".into(), |apart| format!("{apart:.1e}"));
                     lines.push(format!("{id}: {name} and {other} differ: {apart} of the largest"));
                 }
             }
@@ -232,7 +226,6 @@ fn largest(mut values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 impl DeviceReport {
-    /// Creates the report of a device without measurements.
     pub(crate) fn new(device: &Device) -> Self {
         let info = device.info();
         Self {
@@ -246,12 +239,7 @@ impl DeviceReport {
             driver: info.driver.clone(),
             memory: info.memory,
             power_limit: power_limit(info),
-            names: BTreeSet::new(),
-            entries: Vec::new(),
-            skipped: Vec::new(),
-            failed: Vec::new(),
-            digests: BTreeMap::new(),
-            values: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -261,7 +249,6 @@ impl DeviceReport {
         notes && self.entries.is_empty() && self.digests.is_empty() && self.values.is_empty()
     }
 
-    /// Returns the measurement with this name.
     pub(crate) fn entry(&self, id: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.id == id)
     }

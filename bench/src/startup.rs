@@ -32,19 +32,10 @@ pub(crate) fn startup(session: &mut Session<'_>) {
 
 /// Runs processes with these arguments, and returns the two numbers of seconds that each prints.
 fn measured(session: &mut Session<'_>, id: &str, args: &[&str]) -> Option<[Vec<f64>; 2]> {
-    let mut lists = [Vec::new(), Vec::new()];
+    let runs = (0..=RUNS).map(|_| again(args).and_then(numbers::<2>)).collect::<Result<Vec<_>, _>>();
+    let runs = runs.inspect_err(|why| session.failed(id, why)).ok()?;
     // The first process fills the caches of files and kernels.
-    for run in 0..=RUNS {
-        match again(args).and_then(numbers::<2>) {
-            Ok(seconds) if run > 0 => lists.iter_mut().zip(seconds).for_each(|(list, s)| list.push(s)),
-            Ok(_) => {}
-            Err(why) => {
-                session.failed(id, &why);
-                return None;
-            }
-        }
-    }
-    Some(lists)
+    Some([0, 1].map(|i| runs[1..].iter().map(|seconds| seconds[i]).collect()))
 }
 
 /// Returns a command that runs this program again.

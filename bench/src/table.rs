@@ -27,11 +27,6 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{} {}", bytes >> (10 * power), units[power as usize])
 }
 
-/// Formats a small number with two digits.
-pub(crate) fn small(value: f64) -> String {
-    format!("{value:.1e}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,9 +42,8 @@ impl Bundle {
         }
         // A symbolic link would not do: the program looks for others beside itself.
         let (built, bench) = (env!("CARGO_BIN_EXE_teatime-bench"), folder.join("teatime-bench"));
-        fs::hard_link(built, &bench)
-            .or_else(|_| fs::copy(built, &bench).map(drop))
-            .expect("the program should be there");
+        let placed = fs::hard_link(built, &bench).or_else(|_| fs::copy(built, &bench).map(drop));
+        placed.expect("the program should be there");
         fs::write(folder.join("BUNDLE"), "a bundle for tests\n").expect("the folder should be writable");
         for suite in ["suite", "suite_of_genotypes"] {
             bundle.program(suite, SUITE);
@@ -72,9 +71,8 @@ impl Bundle {
         fs::copy(env!("CARGO_BIN_EXE_teatime-bench"), &bench).expect("the folder should be writable");
         let programs = ["suite", "suite_of_genotypes", "teatime", "teatime-bench"];
         let mut tar = Command::new("tar");
-        let packed =
-            tar.args(["-czf", "programs.tar.gz", "--remove-files"]).args(programs).current_dir(self.folder());
-        assert!(packed.status().expect("tar should start").success());
+        tar.args(["-czf", "programs.tar.gz", "--remove-files"]).args(programs).current_dir(self.folder());
+        assert!(tar.status().expect("tar should start").success());
     }
 
     /// Returns the exit status and the output of `./run flight`.
@@ -106,11 +104,8 @@ fn a_module_that_crashes_hides_no_other() {
     assert!(!said.contains("SKIP suite on cuda") && said.contains("FAILED   suite"), "{said}");
     let all = fs::read_dir(bundle.folder().join("results")).expect("there should be results");
     let bytes: u64 = all.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
-    assert!(
-        bytes > 40_000_000 && (1..1_000_000).contains(&bundle.archive()),
-        "{bytes}, {}",
-        bundle.archive()
-    );
+    let archive = bundle.archive();
+    assert!(bytes > 40_000_000 && (1..1_000_000).contains(&archive), "{bytes}, {archive}");
 }
 
 #[test]
@@ -191,13 +186,14 @@ fn three_calls_have_all_pieces() {
     for call in ["first", "second", "third"] {
         let line = script.lines().find_map(|line| line.strip_prefix(&format!("{call}=\"")));
         let entries = line.expect("the call should be there").trim_end_matches('"').split(' ');
-        let of_call: Vec<(&str, u32)> = entries
-            .map(|entry| entry.split_once(':').expect("a piece and its seconds"))
-            .map(|(piece, seconds)| (piece, seconds.parse().expect("a number of seconds")))
-            .collect();
         // The archive takes some seconds, too.
-        taken.push(20 + of_call.iter().map(|(_, seconds)| seconds).sum::<u32>());
-        pieces.extend(of_call.iter().map(|(piece, _)| *piece));
+        let mut seconds = 20;
+        for entry in entries {
+            let (piece, most) = entry.split_once(':').expect("a piece and its seconds");
+            seconds += most.parse::<u32>().expect("a number of seconds");
+            pieces.push(piece);
+        }
+        taken.push(seconds);
     }
     let [first, second, third] = taken[..] else { panic!("{taken:?}") };
     assert!(first <= 7 * 60 && second <= 330 && third <= 9 * 60, "{taken:?}");
@@ -210,24 +206,18 @@ fn three_calls_have_all_pieces() {
 #[test]
 fn every_piece_runs_by_itself() {
     let bundle = Bundle::new();
-    let help = Command::new("bash")
-        .arg(bundle.folder().join("run"))
-        .arg("--help")
-        .output()
-        .expect("bash should start");
+    let mut help = Command::new("bash");
+    let help = help.arg(bundle.folder().join("run")).arg("--help").output().expect("bash should start");
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     for piece in PIECES {
         assert!(help.contains(piece), "{piece}");
         let archive = bundle.folder().join(format!("{piece}.tar.gz"));
         let archive = archive.to_str().expect("the folder's name should be UTF-8");
-        let (code, said) =
-            bundle.flight(&[piece, "--archive", archive, "--limit", "300"], Some("brief last"));
+        let args = [piece, "--archive", archive, "--limit", "300"];
+        let (code, said) = bundle.flight(&args, Some("brief last"));
         // Without a CUDA device, nothing can be profiled, checked or shared.
-        let (expected, status) = if matches!(piece, "profile" | "sanitize" | "group") {
-            (3, "SKIPPED  ")
-        } else {
-            (0, "done     ")
-        };
+        let is_skipped = matches!(piece, "profile" | "sanitize" | "group");
+        let (expected, status) = if is_skipped { (3, "SKIPPED  ") } else { (0, "done     ") };
         assert_eq!(code, Some(expected), "{piece}: {said}");
         assert!(said.contains(&format!("== flight: {piece}")), "{said}");
         assert!(said.contains(&format!("{status}{piece}")), "{said}");

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::OnceLock};
 
 use clap::{
     Args,
@@ -122,14 +122,19 @@ pub(crate) struct Resources {
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
     #[arg(skip)]
-    pub(crate) recording: Recording,
+    recording: OnceLock<Recording>,
 }
 
 impl Resources {
     /// Begins the recording that the options ask for.
-    pub(crate) fn record(&mut self) -> Result<Recording, Failure> {
-        self.recording = Recording::begin(self.trace.take(), self.report.take())?;
-        Ok(self.recording.clone())
+    pub(crate) fn record(&self) -> Result<&Recording, Failure> {
+        let recording = Recording::begin(self.trace.clone(), self.report.clone())?;
+        Ok(self.recording.get_or_init(|| recording))
+    }
+
+    /// Returns the recording that was begun.
+    pub(crate) fn recording(&self) -> Recording {
+        self.recording.get().cloned().unwrap_or_default()
     }
 
     /// Opens the device, which records if a file of that is asked for.
@@ -139,7 +144,7 @@ impl Resources {
             Some(name) => Device::open_with(name, &options),
             None => Device::best_with(&options),
         };
-        Ok(self.recording.recorded(device?))
+        Ok(self.recording().recorded(device?))
     }
 
     /// Returns a warning for each device that would have been chosen but could not be used.
@@ -154,10 +159,7 @@ impl Resources {
     }
 }
 
-/// Fails with the text of the first condition in `reasons` that holds.
-///
-/// # Errors
-/// [`Failure::Usage`].
+/// Refuses the command line with the text of the first condition in `reasons` that holds.
 pub(crate) fn refuse(reasons: &[(bool, &str)]) -> Result<(), Failure> {
     let first = reasons.iter().find(|(holds, _)| *holds);
     first.map_or(Ok(()), |(_, why)| Err(Failure::Usage((*why).into())))
@@ -168,10 +170,7 @@ pub(crate) type Named<T> = &'static [(&'static str, T)];
 
 /// Returns a parser that accepts the names of `values`.
 pub(crate) fn named<T: Copy + Send + Sync>(values: Named<T>) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(values.iter().map(|(name, _)| *name)).try_map(move |text| {
-        let named = values.iter().find(|(name, _)| *name == text);
-        named.map(|(_, value)| *value).ok_or("not a possible value")
-    })
+    by_name(values, |(name, _)| name).map(|(_, value)| value)
 }
 
 /// Returns a parser that accepts the library's names of `values`.

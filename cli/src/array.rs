@@ -35,10 +35,7 @@ pub(crate) struct Array {
 
 impl Array {
     /// Opens a .npy file or a Zarr array, on a disk or behind a URL, and reads its metadata. Integers of a type for which `keeps` is true keep
-    /// their stored type, for results that are integers too; then a missing element is an error.
-    ///
-    /// # Errors
-    /// Fails as the opening of the format does; [`Failure::Error`] for a file of another format.
+    /// their stored type, for results that are integers too; then a missing element is an error. Fails for a file of another format.
     pub(crate) fn open(
         path: &Path,
         missing: MissingChunk,
@@ -55,6 +52,14 @@ impl Array {
             false => NpyArray::open(path)?,
         };
         Ok(Self::new(name, files, Arc::new(array), None, keeps))
+    }
+
+    /// Opens a matrix, as [`open`](Self::open) does.
+    pub(crate) fn matrix(path: &Path, missing: MissingChunk) -> Result<Self, Failure> {
+        let matrix = Self::open(path, missing, |_| false)?;
+        let (path, shape) = (&matrix.path, matrix.array.shape());
+        let why = format!("{path}: an array of shape {shape:?}, not a matrix");
+        if shape.len() == 2 { Ok(matrix) } else { Err(Failure::Error(why)) }
     }
 
     /// Wraps an opened Zarr array, whose elements are in `files`.
@@ -95,8 +100,7 @@ impl Array {
         record["absent_chunks"] = self.array.looked_for().absent.into();
     }
 
-    /// # Errors
-    /// [`Failure::Error`] if every chunk that was looked for is absent.
+    /// Fails if every chunk that was looked for is absent.
     pub(crate) fn check_found(&self) -> Result<(), Failure> {
         check_found(&self.path, &*self.array)
     }
@@ -105,19 +109,15 @@ impl Array {
     pub(crate) fn warnings(&self, what_becomes: &str) -> Vec<String> {
         let missing = self.missing.as_ref().filter(|missing| missing.missing_elements() > 0).map(|missing| {
             let (n, value) = (missing.missing_elements(), text::general(missing.stored(), 8));
-            let are = if n == 1 { "is" } else { "are" };
-            format!(
-                "{}: {} {are} missing, being {value} as its attributes say: {what_becomes}",
-                self.path,
-                text::plural(n, "element")
-            )
+            let (elements, are) = (text::plural(n, "element"), if n == 1 { "is" } else { "are" });
+            let path = &self.path;
+            format!("{path}: {elements} {are} missing, being {value} as its attributes say: {what_becomes}")
         });
         missing.into_iter().chain(other_names(&self.path, &*self.array)).collect()
     }
 }
 
-/// # Errors
-/// [`Failure::Error`] if every chunk of the array that was looked for is absent.
+/// Fails if every chunk of the array that was looked for is absent.
 pub(crate) fn check_found(path: &str, array: &dyn ChunkedArray) -> Result<(), Failure> {
     let LookedFor { there, absent, .. } = array.looked_for();
     if there || absent == 0 {
@@ -150,9 +150,6 @@ pub(crate) struct Files {
 
 impl Files {
     /// Records the name, size and modification time of a file, or of every file in a folder, without reading contents.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(crate) fn at(place: &Path) -> Result<Self, Error> {
         let (file, _) = on_disk(place);
         let real = file.canonicalize().unwrap_or(file);
@@ -164,9 +161,6 @@ impl Files {
 
     /// Returns a text that identifies the files: their path, and a digest of their names, sizes and modification times; of remote ones the
     /// URL without secrets.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
     pub(crate) fn words(&self) -> Result<String, Error> {
         let (file, within) = on_disk(&self.place);
         let real = if remote::is_remote(&file) { Ok(file) } else { file.canonicalize() };
@@ -174,8 +168,7 @@ impl Files {
         Ok(format!("{}{within} {:016x}", place.display(), self.version))
     }
 
-    /// # Errors
-    /// [`Failure::Error`] if the files have changed: the data read may mix old and new contents.
+    /// Fails if the files have changed: the data read may mix old and new contents.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if Self::at(&self.place)?.version == self.version {
             return Ok(());

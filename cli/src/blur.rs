@@ -1,20 +1,17 @@
 //! `teatime blur`: Gaussian filters of arrays of any size.
 
-use std::sync::Arc;
-
 use clap::Args;
 use serde_json::json;
 use teatime::{
-    Cancel, ChunkedArray, Device, Run, StoredType,
+    Cancel, StoredType,
     filter::{GaussianOptions, Mode, PerAxis, write_gaussian},
     store::BoxWriter,
-    stream::Swept,
 };
 
 use crate::{
     args::{Named, default_of, named, refuse, with_exits},
     failure::Failure,
-    filter::{ArrayArgs, Filter, Input, ResultArgs, Task},
+    filter::{ArrayArgs, Filter, Input, Made, On, ResultArgs, Task},
     report::Report,
 };
 
@@ -92,7 +89,6 @@ const MODES: Named<Mode> = &[
     ("constant", Mode::Constant(0.0)),
 ];
 
-/// The type of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dtype {
     Same,
@@ -119,7 +115,6 @@ fn per_axis<T: Clone>(values: &[T]) -> PerAxis<T> {
     }
 }
 
-/// Runs `teatime blur`.
 pub(crate) fn run(args: &BlurArgs, cancel: &Cancel) -> Result<(), Failure> {
     let task = Task {
         command: "blur",
@@ -143,23 +138,13 @@ struct Gaussian<'a> {
 }
 
 impl Filter for Gaussian<'_> {
-    type Made = Swept;
-
-    fn write<W: BoxWriter>(
-        &self,
-        x: &Arc<dyn ChunkedArray>,
-        device: &Device,
-        run: &Run,
-        begin: impl FnOnce(&str) -> teatime::Result<W>,
-    ) -> teatime::Result<Swept> {
-        write_gaussian(x, self.sigma.clone(), &self.options, device, run, begin)
+    fn write<W: BoxWriter>(&self, on: On<'_>, begin: impl FnOnce(&str) -> teatime::Result<W>) -> Made {
+        let (x, device, run) = on;
+        let swept = write_gaussian(x, self.sigma.clone(), &self.options, device, run, begin)?;
+        Ok((swept, Vec::new()))
     }
 
-    fn swept(made: &Swept) -> &Swept {
-        made
-    }
-
-    fn describe(&self, _: &Swept, report: &mut Report) {
+    fn describe(&self, _: &[u64], report: &mut Report) {
         report.put(json!({ "sigma": self.given }));
         let sigma: Vec<String> = self.given.iter().map(ToString::to_string).collect();
         report.line("sigma", sigma.join(", ") + &report.peaks("; "));
@@ -191,7 +176,6 @@ impl BlurArgs {
         })
     }
 
-    /// Returns the standard deviations in elements.
     fn sigma_in_pixels(&self, input: &Input) -> Result<PerAxis<f64>, Failure> {
         match &input.image {
             Some(image) if self.physical => {

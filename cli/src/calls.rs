@@ -28,13 +28,8 @@ impl Calls {
         let total = variants.saturating_mul(samples.len() as u64);
         let rate =
             |missing: u64, calls: u64| if calls > 0 { (calls - missing) as f64 / calls as f64 } else { 1.0 };
-        let mut lowest: Vec<(u64, &String)> = by_sample
-            .into_iter()
-            .flatten()
-            .copied()
-            .zip(samples)
-            .filter(|(missing, _)| *missing > 0)
-            .collect();
+        let of_samples = by_sample.into_iter().flatten().copied().zip(samples);
+        let mut lowest: Vec<(u64, &String)> = of_samples.filter(|(missing, _)| *missing > 0).collect();
         lowest.sort_by_key(|(missing, _)| std::cmp::Reverse(*missing));
         let is_low = |(missing, _): &&(u64, &String)| rate(*missing, variants) < LOW;
         let low_samples = lowest.iter().take_while(is_low).map(|(_, name)| (*name).clone()).collect();
@@ -44,7 +39,6 @@ impl Calls {
         Self { missing, total, rate: rate(missing, total), lowest_samples, low_samples }
     }
 
-    /// Returns the record's entry of the calls.
     pub(crate) fn record(&self) -> Value {
         let lowest = self.lowest_samples.as_ref().map(|samples| {
             samples.iter().map(|(sample, rate)| json!({ "sample": sample, "rate": rate })).collect::<Value>()
@@ -66,15 +60,11 @@ impl Calls {
         })
     }
 
-    /// Returns warnings of low call rates.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let percent = 100.0 * LOW;
-        let overall = (self.rate < LOW).then(|| {
-            format!(
-                "the call rate is {}, below {percent} %: most methods expect more",
-                text::general(self.rate, 6)
-            )
-        });
+        let rate = text::general(self.rate, 6);
+        let overall = (self.rate < LOW)
+            .then(|| format!("the call rate is {rate}, below {percent} %: most methods expect more"));
         let low = &self.low_samples;
         let samples = (!low.is_empty()).then(|| {
             let (n, has) =
@@ -97,7 +87,6 @@ pub(crate) struct PloidyMismatch {
 }
 
 impl PloidyMismatch {
-    /// Returns the record's entry of these calls.
     pub(crate) fn record(&self) -> Value {
         json!({ "stored": self.stored, "ploidy": self.ploidy, "calls": self.calls })
     }
@@ -113,10 +102,8 @@ mod tests {
     fn rates_are_told_and_low_ones_warned_of() {
         let names = ["a", "b", "c"].map(String::from);
         let calls = Calls::new(100, &names, 42, Some(&[2, 0, 40]));
-        assert_eq!(
-            calls.line().unwrap(),
-            "42 of 300 calls missing: call rate 0.86, of samples at least 0.6 (`c`)"
-        );
+        let line = "42 of 300 calls missing: call rate 0.86, of samples at least 0.6 (`c`)";
+        assert_eq!(calls.line().unwrap(), line);
         let warnings = calls.warnings();
         assert!(warnings[0].contains("0.86, below 90 %"), "{warnings:?}");
         assert!(warnings[1].starts_with("1 sample has") && warnings[1].ends_with("`c`"), "{warnings:?}");

@@ -10,10 +10,8 @@ use teatime::{Error, linalg::Checkpoint, plain, store::Folder};
 
 use crate::{array::Files, failure::Failure, note};
 
-/// Returns the folder of products of a command's run that resumes, in the folder of results.
-///
-/// # Errors
-/// [`Failure::Error`] if the run does not resume, and an earlier run left products.
+/// Returns the folder of products of a command's run that resumes, in the folder of results. Fails if the run does not resume, and an
+/// earlier run left products.
 pub(crate) fn folder(results: &Path, command: &str, resume: bool) -> Result<Option<PathBuf>, Failure> {
     let path = results.join(format!("{command}.checkpoint"));
     if !resume && path.symlink_metadata().is_ok() {
@@ -37,17 +35,12 @@ pub(crate) fn at<'a>(
 /// Tells the user that a run that failed left products.
 pub(crate) fn note_left(folder: &Path, error: &Error) {
     if !matches!(error, Error::Store { .. }) && folder.join("job").exists() {
-        note(&format!(
-            "{} has the passes so far: --resume goes on with them",
-            plain(&folder.display().to_string())
-        ));
+        let folder = folder.display().to_string();
+        note(&format!("{} has the passes so far: --resume goes on with them", plain(&folder)));
     }
 }
 
 /// Removes the products of a run whose results are there.
-///
-/// # Errors
-/// [`Failure::Error`].
 pub(crate) fn remove(folder: &Path) -> Result<(), Failure> {
     if folder.exists() { fs::remove_dir_all(folder).map_err(Failure::io(folder)) } else { Ok(()) }
 }

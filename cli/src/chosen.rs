@@ -23,12 +23,8 @@ impl Chosen {
     /// Says in words how many are left.
     pub(crate) fn line(&self) -> String {
         let Self { option, path, what, before, after, .. } = self;
-        format!(
-            "{option} {}: {} of {} left",
-            path.display(),
-            text::count(*after),
-            text::plural(*before, what)
-        )
+        let (path, after) = (path.display(), text::count(*after));
+        format!("{option} {path}: {after} of {} left", text::plural(*before, what))
     }
 
     /// Says in words how many ids nothing has, if there are any.
@@ -50,7 +46,6 @@ impl Chosen {
         reasons.map(|why| format!("{}: {why}", self.option))
     }
 
-    /// Returns the record's entry of the option.
     pub(crate) fn record(&self) -> Value {
         let Listed { entries, repeated, absent, .. } = self.listed;
         json!({

@@ -41,8 +41,7 @@ impl ContigArgs {
         chr.or_else(|| self.autosome.then(|| "--autosome".to_owned()))
     }
 
-    /// # Errors
-    /// [`Failure::Usage`] if the text of --chr is not a valid list.
+    /// Refuses a text of --chr that is not a valid list.
     fn chosen(&self, karyotype: Karyotype) -> Result<Option<ContigChoice>, Failure> {
         let Some(text) = &self.chr else {
             return Ok(self.autosome.then(|| ContigChoice::autosomes(karyotype)));
@@ -130,7 +129,6 @@ impl Contigs {
         self.autosomes
     }
 
-    /// Returns the record's entry of the contigs.
     pub(crate) fn record(&self) -> Value {
         json!({
             // Null if the number is not known.

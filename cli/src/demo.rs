@@ -62,7 +62,6 @@ pub(crate) struct DemoArgs {
     pub(crate) resources: Resources,
 }
 
-/// Runs `teatime demo`.
 pub(crate) fn run(args: &DemoArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     if args.populations > args.samples {

@@ -1,20 +1,17 @@
 //! `teatime denoise`: total variation denoising of images of any size.
 
-use std::sync::Arc;
-
 use clap::Args;
 use serde_json::json;
 use teatime::{
-    Cancel, ChunkedArray, Device, Run, StoredType,
+    Cancel, StoredType,
     filter::{DenoisedTv, TvOptions, write_denoised_tv},
     store::BoxWriter,
-    stream::Swept,
 };
 
 use crate::{
     args::{Named, named, with_exits},
     failure::Failure,
-    filter::{ArrayArgs, Filter, ResultArgs, Task},
+    filter::{ArrayArgs, Filter, Made, On, ResultArgs, Task},
     report::Report,
 };
 
@@ -55,7 +52,6 @@ Examples:
   teatime denoise image.npy smooth.npy --weight 0.2 --iterations 100
   teatime denoise rgb.zarr smooth.zarr --channel-axis -1 --memory 2G --resume";
 
-/// Runs `teatime denoise`.
 pub(crate) fn run(args: &DenoiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let computed = TvOptions::default().narrow(args.result.narrow);
     let task = Task {
@@ -78,25 +74,14 @@ pub(crate) fn run(args: &DenoiseArgs, cancel: &Cancel) -> Result<(), Failure> {
 struct TotalVariation(TvOptions);
 
 impl Filter for TotalVariation {
-    type Made = DenoisedTv;
-
-    fn write<W: BoxWriter>(
-        &self,
-        x: &Arc<dyn ChunkedArray>,
-        device: &Device,
-        run: &Run,
-        begin: impl FnOnce(&str) -> teatime::Result<W>,
-    ) -> teatime::Result<DenoisedTv> {
-        write_denoised_tv(x, &self.0, device, run, begin)
+    fn write<W: BoxWriter>(&self, on: On<'_>, begin: impl FnOnce(&str) -> teatime::Result<W>) -> Made {
+        let (x, device, run) = on;
+        let DenoisedTv { swept, iterations, .. } = write_denoised_tv(x, &self.0, device, run, begin)?;
+        Ok((swept, iterations))
     }
 
-    fn swept(made: &DenoisedTv) -> &Swept {
-        &made.swept
-    }
-
-    fn describe(&self, made: &DenoisedTv, report: &mut Report) {
+    fn describe(&self, iterations: &[u64], report: &mut Report) {
         let TvOptions { weight, eps, max_iterations, .. } = self.0;
-        let iterations = &made.iterations;
         report.put(json!({
             "weight": weight,
             "eps": eps,

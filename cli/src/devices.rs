@@ -14,7 +14,6 @@ pub(crate) struct DevicesArgs {
     json: bool,
 }
 
-/// Runs `teatime devices`.
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), Failure> {
     let default = Device::best();
     let best = default.as_ref().map(|device| device.info().name.as_str()).unwrap_or_default();

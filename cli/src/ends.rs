@@ -70,11 +70,9 @@ fn no_calls(bed: &BedFile, samples: usize, variants: u64) -> String {
     let names: Vec<_> = names.iter().map(|sample| format!("{} {}", sample.family, sample.id)).collect();
     let (last, have) =
         if samples == 1 { ("sample".to_owned(), "has") } else { (format!("{samples} samples"), "have") };
-    let (variants, fam) = (text::plural(variants, "variant"), bed.fam());
+    let (variants, fam, names) = (text::plural(variants, "variant"), bed.fam().display(), text::few(&names));
+    let why = "as where a .fam has lines too many";
     format!(
-        "the last {last} of {}, {}, {have} two copies of A1 in each of the first {variants}, as where a .fam has lines too \
-         many",
-        fam.display(),
-        text::few(&names)
+        "the last {last} of {fam}, {names}, {have} two copies of A1 in each of the first {variants}, {why}"
     )
 }

@@ -62,14 +62,10 @@ impl From<Error> for Failure {
             Error::Argument { name, why, .. } => match *name {
                 "components" => format!("-k: {why}"),
                 "k" => format!("--neighbors: {why}"),
-                "radius" => format!("--radius: {why}"),
-                "oversamples" => format!("--oversamples: {why}"),
-                "max_passes" => format!("--max-passes: {why}"),
-                "threads" => format!("--threads: {why}"),
                 "device" | "devices" => format!("--device: {why}"),
-                "tree" => format!("--tree: {why}"),
-                "merge_alleles" => format!("--merge-alleles: {why}"),
-                "metric" => format!("--metric: {why}"),
+                "radius" | "oversamples" | "max_passes" | "threads" | "tree" | "merge_alleles" | "metric" => {
+                    format!("--{}: {why}", name.replace('_', "-"))
+                }
                 "genotypes" => why.to_string(),
                 _ => error.to_string(),
             },

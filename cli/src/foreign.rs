@@ -34,9 +34,6 @@ const FOREIGN: [(&str, &str, &str); 10] = [
 ];
 
 /// Refuses a file of an unsupported format, recognised by its extension or first bytes, and says how to convert it.
-///
-/// # Errors
-/// [`Failure::Error`] for such a file.
 pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
     let foreign = |what: &str, how: &str| {
         Err(Failure::Error(format!("{}: is {what}, which is not read: {how}", path.display())))

@@ -97,7 +97,6 @@ const ZARR: &str = "grm.zarr";
 /// All files that a run may write.
 const RESULTS: [&str; 7] = [RECORD, "grm.grm.bin", "grm.grm.N.bin", "grm.grm.id", NPY, NAMES, ZARR];
 
-/// Runs `teatime grm`.
 pub(crate) fn run(args: &GrmArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     let output = Output::begin(&args.out, COMMAND, &RESULTS, &[], args.results.overwrite)?;

@@ -30,7 +30,7 @@ fn ctrl_c(cancel: &Cancel) {
     }
 }
 
-/// Makes Ctrl-C (and on Unix SIGTERM and SIGHUP) cancel the command.
+/// Makes Ctrl-C cancel the command.
 #[cfg(not(unix))]
 pub(crate) fn watch(cancel: &Cancel) -> io::Result<()> {
     let cancel = cancel.clone();

@@ -43,7 +43,6 @@ impl IterationArgs {
         self.power_iterations.map(Stop::PowerIterations).or(self.tolerance.map(Stop::Tolerance))
     }
 
-    /// Returns the options of the iteration.
     pub(crate) fn options(&self) -> SvdOptions {
         let options = SvdOptions::default();
         let stop = self.stop().unwrap_or(options.stop);
@@ -52,10 +51,7 @@ impl IterationArgs {
 
     /// Returns the method that `asked` and these options ask for, and the reason if it is not `asked`: `randomized` in place of `auto` to
     /// resume, since the choice of auto depends on the memory that is free, and for a number of iterations, since the exact method meets any
-    /// tolerance.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] for the exact method and an option of when the iteration stops, or to resume.
+    /// tolerance. Fails for the exact method and an option of when the iteration stops, or to resume.
     pub(crate) fn method<M: Copy + PartialEq>(
         &self,
         asked: M,

@@ -84,11 +84,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8
     if is_alone {
         heap::share();
     }
-    let mut cli = Cli::parse_from(arguments);
+    let cli = Cli::parse_from(arguments);
     let cancel = Cancel::default();
     let watched = interrupt::watch(&cancel);
     let watched = watched.map_err(|error| Failure::Error(format!("no handler for signals: {error}")));
-    match watched.and_then(|()| recorded(&mut cli.command, &cancel)) {
+    match watched.and_then(|()| run(&cli.command, &cancel)) {
         Ok(()) => 0,
         // A request that was cancelled fails in the words of the store.
         Err(Failure::Error(_)) if cancel.is_cancelled() => {
@@ -103,37 +103,21 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8
 }
 
 /// Runs a command, and writes what its `--trace` and `--report` ask for, however it ends.
-fn recorded(command: &mut Command, cancel: &Cancel) -> Result<(), Failure> {
-    let resources = match command {
-        Command::Pca(args) => &mut args.resources,
-        Command::Project(args) => &mut args.resources,
-        Command::Grm(args) => &mut args.resources,
-        Command::Distance(args) => &mut args.resources,
-        Command::Pairwise(args) => &mut args.resources,
-        Command::Svd(args) => &mut args.resources,
-        Command::Blur(args) => &mut args.result.resources,
-        Command::Denoise(args) => &mut args.result.resources,
-        Command::Demo(args) => &mut args.resources,
-        Command::Devices(_) => return run(command, cancel),
+fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
+    let (resources, run): (_, &dyn Fn() -> Result<(), Failure>) = match command {
+        Command::Pca(args) => (&args.resources, &move || pca::run(args, cancel)),
+        Command::Project(args) => (&args.resources, &move || project::run(args, cancel)),
+        Command::Grm(args) => (&args.resources, &move || grm::run(args, cancel)),
+        Command::Distance(args) => (&args.resources, &move || distance::run(args, cancel)),
+        Command::Pairwise(args) => (&args.resources, &move || pairwise::run(args, cancel)),
+        Command::Svd(args) => (&args.resources, &move || svd::run(args, cancel)),
+        Command::Blur(args) => (&args.result.resources, &move || blur::run(args, cancel)),
+        Command::Denoise(args) => (&args.result.resources, &move || denoise::run(args, cancel)),
+        Command::Demo(args) => (&args.resources, &move || demo::run(args, cancel)),
+        Command::Devices(args) => return devices::run(args),
     };
     resources.remote.set(cancel);
-    let recording = resources.record()?;
-    recording.finish(run(command, cancel))
-}
-
-fn run(command: &Command, cancel: &Cancel) -> Result<(), Failure> {
-    match command {
-        Command::Pca(args) => pca::run(args, cancel),
-        Command::Project(args) => project::run(args, cancel),
-        Command::Grm(args) => grm::run(args, cancel),
-        Command::Distance(args) => distance::run(args, cancel),
-        Command::Pairwise(args) => pairwise::run(args, cancel),
-        Command::Svd(args) => svd::run(args, cancel),
-        Command::Blur(args) => blur::run(args, cancel),
-        Command::Denoise(args) => denoise::run(args, cancel),
-        Command::Demo(args) => demo::run(args, cancel),
-        Command::Devices(args) => devices::run(args),
-    }
+    resources.record()?.finish(run())
 }
 
 /// Prints to standard output. A closed pipe, such as to `head`, is no error.

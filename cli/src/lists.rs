@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use teatime::{Run, stream::digest};
+use teatime::{Run, stable_text::StableText, stream::digest};
 use teatime_genotype::{Karyotype, Listed, SampleList, VariantList, VariantListKind};
 
 use crate::{chosen::Chosen, failure::Failure, stores::Stores};
@@ -37,7 +37,6 @@ pub(crate) struct ListArgs {
 }
 
 impl ListArgs {
-    /// Returns true if files choose variants.
     pub(crate) fn choose_variants(&self) -> bool {
         self.extract.is_some() || self.exclude.is_some()
     }
@@ -88,10 +87,7 @@ impl ListArgs {
 }
 
 impl Stores {
-    /// Returns what an option leaves of `left`, and notes the option.
-    ///
-    /// # Errors
-    /// [`Failure::Error`] if nothing is left.
+    /// Returns what an option leaves of `left`, and notes the option. Fails if nothing is left.
     fn choose(
         &mut self,
         (option, path, what): (&'static str, &Path, &'static str),
@@ -117,8 +113,18 @@ impl Stores {
         Ok(after)
     }
 
+    /// Describes the arrays of the stores, and the samples and variants that take part; for distances also if each haplotype is a sample.
+    pub(crate) fn words(&self, haplotypes: Option<bool>) -> String {
+        let (genotypes, haplotypes) = (&self.genotypes, haplotypes.as_ref());
+        let (counted, kind, variants) = (genotypes.counted_allele(), genotypes.kind(), genotypes.variants());
+        let first: [&dyn StableText; 4] = [&self.arrays, &self.contigs, &self.ploidy_mismatch, &counted];
+        let last: [&dyn StableText; 2] = [&kind, &variants];
+        let parts = first.into_iter().chain(haplotypes.map(|haplotypes| haplotypes as _)).chain(last);
+        parts.map(StableText::stable_text).collect::<Vec<_>>().join(" ") + &self.chosen_words()
+    }
+
     /// Describes the samples and variants that files chose, by a digest; returns an empty text without such files.
-    pub(crate) fn chosen_words(&self) -> String {
+    fn chosen_words(&self) -> String {
         if self.chosen.is_empty() {
             return String::new();
         }

@@ -45,9 +45,6 @@ impl Matched {
     }
 
     /// Fails if no variant was matched, or if matches are ambiguous. `path` is the path of the reference.
-    ///
-    /// # Errors
-    /// [`Failure::Error`] with the counts.
     pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
         let (path, ReferenceCounts { variants, used, .. }) = (path.display(), self.counts.reference);
         if used == 0 {

@@ -43,7 +43,6 @@ pub(crate) fn chart<'a, 'b>(
     Ok(chart.build_cartesian_2d(x, y)?)
 }
 
-/// Draws the axes and their names.
 pub(crate) fn axes(chart: &mut Chart<'_, '_>, names: &[String; 2]) -> Drawn {
     chart
         .configure_mesh()

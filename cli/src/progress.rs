@@ -42,11 +42,8 @@ impl Bar {
             if shown.swap(status.pass, Ordering::Relaxed) != status.pass {
                 bar.reset_eta();
                 let residual = status.residual.map(|r| format!(", residual {}", text::general(r, 2)));
-                let pass = if status.passes > 1 {
-                    format!(" pass {} of at most {}", status.pass, status.passes)
-                } else {
-                    String::new()
-                };
+                let pass = format!(" pass {} of at most {}", status.pass, status.passes);
+                let pass = if status.passes > 1 { pass } else { String::new() };
                 bar.set_message(format!("{what}{pass}{}", residual.unwrap_or_default()));
             }
             bar.set_length(status.total);

@@ -120,10 +120,7 @@ pub(crate) fn is_file(path: &Path) -> bool {
     if is_remote(path) { is_npy() } else { path.metadata().is_ok_and(|metadata| !metadata.is_dir()) }
 }
 
-/// Opens the storage of an input, once in a process.
-///
-/// # Errors
-/// The errors of [`open_storage`]; [`Error::Store`] for a URL that was given with several secrets.
+/// Opens the storage of an input, once in a process. Fails for a URL that was given with several secrets.
 pub(crate) fn open(path: &Path) -> Result<Arc<dyn Storage>> {
     let (storage, url, options) = {
         let known = known();

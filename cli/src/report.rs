@@ -56,7 +56,7 @@ impl Report {
             page: String::new(),
             warnings: Vec::new(),
             stats: StreamStats::default(),
-            recording: resources.recording.clone(),
+            recording: resources.recording(),
             devices: 1,
             phased: Instant::now(),
             wall: 0.0,
@@ -72,7 +72,6 @@ impl Report {
         time
     }
 
-    /// Adds a stage with this time.
     pub(crate) fn took(&mut self, stage: &'static str, time: Option<Duration>) {
         self.stages.push((stage, time));
         if let Some(time) = time {
@@ -101,12 +100,8 @@ impl Report {
         let computing: Vec<_> = members.iter().map(|member| member.info().name.as_str()).collect();
         let names = &computing[..self.devices.clamp(1, computing.len())];
         if names.len() < computing.len() {
-            let used = names.join(", ");
-            self.warn([format!(
-                "{} computed on {used} alone, not on all of {}",
-                output.command,
-                computing.join(", ")
-            )]);
+            let (used, given) = (names.join(", "), computing.join(", "));
+            self.warn([format!("{} computed on {used} alone, not on all of {given}", output.command)]);
         }
         (self.stats, self.wall) = (stats, wall.as_secs_f64());
         self.put(json!({
@@ -181,7 +176,6 @@ impl Report {
         self.record["shape"]["components"] = components.into();
     }
 
-    /// Adds the entries of an object to the record.
     pub(crate) fn put(&mut self, entries: Value) {
         if let Value::Object(entries) = entries {
             self.record.extend(entries);
@@ -193,7 +187,6 @@ impl Report {
         self.warnings.extend(warnings);
     }
 
-    /// Adds a line to the page.
     pub(crate) fn line(&mut self, name: &str, what: impl AsRef<str>) {
         self.page += &format!("{name:<10}{}\n", what.as_ref());
     }
@@ -215,16 +208,11 @@ impl Report {
     /// Adds the seconds of the stages, null for a stage that did not occur. If several occurred, also adds a line to the page.
     pub(crate) fn seconds(&mut self) {
         let StreamStats { read, decode, stalled, upload, compute, .. } = self.stats;
-        let streamed = [
-            ("read", read),
-            ("decode", decode),
-            ("stalled", stalled),
-            ("upload", upload),
-            ("compute", compute),
-        ];
+        let names = ["read", "decode", "stalled", "upload", "compute"];
+        let streamed = names.into_iter().zip([read, decode, stalled, upload, compute].map(Some));
         let stages = &self.stages;
         let mut seconds = json!({ "wall": self.wall });
-        for (stage, time) in stages.iter().copied().chain(streamed.map(|(stage, time)| (stage, Some(time)))) {
+        for (stage, time) in stages.iter().copied().chain(streamed) {
             seconds[stage] = json!(time.map(|time| time.as_secs_f64()));
         }
         let each = stages.iter().filter_map(|(stage, time)| Some((label(stage), (*time)?.as_secs_f64())));
@@ -233,11 +221,6 @@ impl Report {
         if each.len() > 1 {
             self.line("time", format!("{:.2} s: {}", self.wall, each.join(", ")));
         }
-    }
-
-    /// Adds an entry to the seconds of the stages.
-    pub(crate) fn also_seconds(&mut self, stage: &str, time: Duration) {
-        self.record["seconds"][stage] = json!(time.as_secs_f64());
     }
 
     /// Adds lines to the page about how a stage spent its time; `before` and `after` surround the first line's text.
@@ -249,22 +232,25 @@ impl Report {
             format!("waiting for chunks {stalled:.2} s, upload {upload:.2} s, compute {compute:.2} s");
         self.line(label(stage), format!("{before}{waits}{after};"));
         // These times overlap the others.
-        let kept = match kept_chunks {
-            0 => String::new(),
-            _ => {
-                format!("; {} of {} were in memory", text::count(kept_chunks), text::plural(chunks, "chunk"))
-            }
-        };
-        self.line(
-            "",
-            format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s{kept}"),
-        );
+        let (kept, all) = (text::count(kept_chunks), text::plural(chunks, "chunk"));
+        let kept = if kept_chunks > 0 { format!("; {kept} of {all} were in memory") } else { String::new() };
+        let line = format!("meanwhile, summed over threads: read {read:.2} s, decode {decode:.2} s{kept}");
+        self.line("", line);
     }
 
     /// Adds the seconds of all stages, and how `stage` spent its time.
     pub(crate) fn times(&mut self, stage: &str) {
         self.seconds();
         self.streamed(stage, "", "");
+    }
+
+    /// Adds the seconds of all stages, and how a decomposition spent its `time`, of which `stats` know a part: the calling thread spent the
+    /// rest on products of a matrix on the device, and on factorisations in f64.
+    pub(crate) fn solved(&mut self, stage: &str, time: Duration, stats: &StreamStats) {
+        self.seconds();
+        let solve = time.saturating_sub(stats.stalled + stats.upload + stats.compute).as_secs_f64();
+        self.record["seconds"]["solve"] = json!(solve);
+        self.streamed(stage, "", &format!(", solve {solve:.2} s"));
     }
 
     /// Ends the run: writes the record, moves the results into place, and prints the page, or the record if `is_json`.
@@ -292,7 +278,6 @@ fn label(stage: &str) -> &str {
     }
 }
 
-/// Describes the numbers of variants and samples.
 pub(crate) fn size(variants: u64, samples: u64) -> String {
     [text::plural(variants, "variant"), text::plural(samples, "sample")].join(" x ")
 }

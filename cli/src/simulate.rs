@@ -42,12 +42,10 @@ impl Model {
         sample * self.populations / self.samples
     }
 
-    /// Returns the names of the populations.
     pub(crate) fn population_names(&self) -> Vec<String> {
         (1..=self.populations).map(|i| format!("pop{i}")).collect()
     }
 
-    /// Returns the names of the samples.
     pub(crate) fn sample_names(&self) -> Vec<String> {
         let width = self.samples.to_string().len();
         (0..self.samples).map(|i| format!("pop{}_{:0width$}", self.population(i) + 1, i + 1)).collect()
@@ -74,7 +72,6 @@ impl Model {
         writer.finish()
     }
 
-    /// Draws one variant and its calls.
     fn variant(&self, row: u64, calls: &mut [i8]) -> Variant {
         let mut draws = Draws::new(self.seed, Stream::Variant, row);
         let ancestral = 0.05 + 0.9 * draws.uniform();
@@ -174,7 +171,6 @@ impl Draws {
         }
     }
 
-    /// Draws a population's allele frequency.
     fn frequency(&mut self, ancestral: f64, fst: f64) -> f64 {
         if fst <= 0.0 {
             return ancestral;

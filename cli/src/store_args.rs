@@ -115,8 +115,7 @@ impl StoreArgs {
         Ok(stores)
     }
 
-    /// # Errors
-    /// [`Failure::Usage`] if --counted-allele is a number, since `what` matches variants by the names of their alleles.
+    /// Refuses a number as --counted-allele, since `what` matches variants by the names of their alleles.
     pub(crate) fn names_alleles(&self, what: &str) -> Result<(), Failure> {
         match self.counted_allele {
             Some(CountedAllele::OfCalls(number)) => Err(Failure::Usage(format!(

@@ -83,10 +83,8 @@ impl Stores {
                     return Err(Failure::Error(format!("{}: {why}", path.display())));
                 }
                 None => {
-                    odd.push(format!(
-                        "{} has no names of samples: they are numbered from S0001 on",
-                        path.display()
-                    ));
+                    let path = path.display();
+                    odd.push(format!("{path} has no names of samples: they are numbered from S0001 on"));
                     let samples = store.n_samples();
                     let width = samples.max(1000).to_string().len();
                     (1..=samples).map(|number| format!("S{number:0width$}")).collect()
@@ -172,9 +170,6 @@ impl Stores {
     }
 
     /// Treats every haplotype as a sample, named after the sample with `_1`, `_2` ... appended.
-    ///
-    /// # Errors
-    /// The errors of [`Genotypes::haplotypes`].
     pub(crate) fn take_haplotypes(&mut self) -> teatime::Result<()> {
         let numbers = 1..=self.genotypes.ploidy();
         self.genotypes = self.genotypes.clone().haplotypes()?;
@@ -183,16 +178,12 @@ impl Stores {
         Ok(())
     }
 
-    /// Returns the sources of the stores' variants.
     pub(crate) fn sources(&self) -> Vec<&dyn VariantSource> {
         self.stores.iter().map(|store| store as &dyn VariantSource).collect()
     }
 
     /// Matches the variants that take part with those of `index`, whose name in messages is `reference`. Contigs are counted again, for the
     /// matched variants only. Also returns the variants of `index` that the stores lack on their contigs.
-    ///
-    /// # Errors
-    /// Fails as [`VariantIndex::matches`] does.
     pub(crate) fn match_with(
         &mut self,
         index: &VariantIndex,
@@ -218,8 +209,7 @@ impl Stores {
         self.calls = Some(Calls::new(counts.total, &names, counts.missing_calls, by_sample));
     }
 
-    /// # Errors
-    /// [`Failure::Error`] if every chunk of an array that was looked for is absent.
+    /// Fails if every chunk of an array that was looked for is absent.
     pub(crate) fn check_found(&self) -> Result<(), Failure> {
         let mut arrays = self.stores.iter().flat_map(Store::arrays);
         arrays.try_for_each(|array| check_found(array.name(), &**array))
@@ -263,9 +253,8 @@ impl Stores {
         doubled(&files).map(given).chain(named).chain(spaced).chain(filled).chain(odd).collect()
     }
 
-    /// # Errors
-    /// [`Failure::Error`] for a sample whose name is empty or has white space, since programs that split lines at white space would misread it.
-    /// `format` ends the message: it says which file format cannot hold such a name.
+    /// Refuses a sample whose name is empty or has white space, since programs that split lines at white space would misread it. `format`
+    /// ends the message: it says which file format cannot hold such a name.
     pub(crate) fn refuse_splitting(&self, format: &str) -> Result<(), Failure> {
         match self.samples.iter().find(|id| id.is_empty() || id.contains(char::is_whitespace)) {
             Some(id) => {
@@ -367,11 +356,9 @@ fn difference(path: &Path, samples: &[String], other_path: &Path, other: &[Strin
     let (left, right) = (only(samples, other), only(other, samples));
     if left.is_empty() && right.is_empty() {
         let at = samples.iter().zip(other).position(|(a, b)| a != b)?;
+        let (number, ours, theirs) = (at + 1, &samples[at], &other[at]);
         return Some(format!(
-            "{other_path} has the samples of {path} in another order: sample {} is `{}`, there it is `{}`",
-            at + 1,
-            other[at],
-            samples[at]
+            "{other_path} has the samples of {path} in another order: sample {number} is `{theirs}`, there it is `{ours}`"
         ));
     }
     let part = |ids: &[String], here, there| {

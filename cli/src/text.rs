@@ -3,13 +3,7 @@
 /// Formats a number like C's `%.{digits}g`, which plink2 uses for its tables.
 pub(crate) fn general(value: f64, digits: usize) -> String {
     if !value.is_finite() {
-        return if value.is_nan() {
-            "nan".into()
-        } else if value > 0.0 {
-            "inf".into()
-        } else {
-            "-inf".into()
-        };
+        return value.to_string().to_lowercase();
     }
     let scientific = format!("{value:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

@@ -29,10 +29,8 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Begins a recording if one of the files is asked for.
-    ///
-    /// # Errors
-    /// [`Failure::Error`] for a file that is there and not of this program, or whose folder cannot be made.
+    /// Begins a recording if one of the files is asked for. Fails for a file that is there and not of this program, or whose folder cannot
+    /// be made.
     pub(crate) fn begin(trace: Option<PathBuf>, report: Option<PathBuf>) -> Result<Self, Failure> {
         if trace.is_some() && trace == report {
             return Err(Failure::Usage("--trace and --report name one file".into()));
@@ -69,7 +67,6 @@ impl Recording {
         }
     }
 
-    /// Returns the entry of the files in the record of a run.
     pub(crate) fn record(&self) -> Value {
         // A path need not be text.
         let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
@@ -87,20 +84,15 @@ impl Recording {
         rows(&mut about.record, "", record);
     }
 
-    /// Writes the files after the command ended.
-    ///
-    /// # Errors
-    /// The command's failure, or else that of a file that cannot be written.
+    /// Writes the files after the command ended. Returns the command's failure, or else that of a file that cannot be written.
     pub(crate) fn finish(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
         let Some(timeline) = self.timeline.as_ref().filter(|_| !matches!(ended, Err(Failure::Usage(_))))
         else {
             return ended;
         };
         let mut about = self.about();
-        about.title = format!(
-            "teatime {}",
-            remote::command_line().split_first().map_or_else(String::new, |(_, words)| words.join(" "))
-        );
+        let words: Vec<_> = remote::command_line().into_iter().skip(1).collect();
+        about.title = format!("teatime {}", words.join(" "));
         if let Err(failure) = &ended {
             about.failed = failure.to_string();
         }
@@ -124,8 +116,7 @@ impl Recording {
     }
 }
 
-/// # Errors
-/// A text for a file that is there without the mark near its start, and for a folder that cannot be made.
+/// Fails for a file that is there without the mark near its start, and for a folder that cannot be made.
 fn replaceable(path: &Path, mark: &str) -> Result<(), String> {
     let io = |error| format!("{}: {error}", path.display());
     match fs::metadata(path) {

@@ -77,16 +77,15 @@ pub(crate) fn misfit(axes: &[Axis]) -> Option<String> {
     let count = |is_counted: fn(&AxisKind) -> bool| axes.iter().filter(|axis| is_counted(&axis.kind)).count();
     let space = count(|kind| *kind == AxisKind::Space);
     let time = count(|kind| *kind == AxisKind::Time);
-    if let Some(twice) =
-        axes.iter().enumerate().find(|(at, axis)| axes[..*at].iter().any(|other| other.name == axis.name))
-    {
-        return Some(format!("two axes are called `{}`", twice.1.name));
+    let others = axes.len() - space - time;
+    let is_repeated = |(at, axis): &(usize, &Axis)| axes[..*at].iter().any(|other| other.name == axis.name);
+    if let Some((_, twice)) = axes.iter().enumerate().find(is_repeated) {
+        return Some(format!("two axes are called `{}`", twice.name));
     }
     if !(2..=3).contains(&space) {
         return Some(format!("{space} axes go along space, expected 2 or 3"));
     }
-    if time > 1 || axes.len() - space - time > 1 {
-        let others = axes.len() - space - time;
+    if time > 1 || others > 1 {
         return Some(format!(
             "{time} axes go along time and {others} along channels or anything else, expected at most one of each"
         ));

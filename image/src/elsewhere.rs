@@ -21,29 +21,18 @@ pub(crate) fn not_an_image(storage: &dyn Storage, path: &str, ome: &Entry<'_>) -
         });
         format!("is a plate with the wells {}: name an image of one, such as {}", list(&wells), list(&images))
     } else if let Some(well) = ome.find("well") {
-        format!(
-            "is a well of a plate, with the images {}: name one of them",
-            list(&paths(&well.get("images")))
-        )
+        let images = list(&paths(&well.get("images")));
+        format!("is a well of a plate, with the images {images}: name one of them")
     } else if ome.find("bioformats2raw.layout").is_some() {
-        format!(
-            "holds several images, as bioformats2raw writes them, {}: name one of them",
-            list(&series(storage, path))
-        )
+        let images = list(&series(storage, path));
+        format!("holds several images, as bioformats2raw writes them, {images}: name one of them")
     } else if let Some(labels) = ome.find("labels") {
-        let names = labels.items().unwrap_or_default();
-        let names: Vec<String> =
-            names.iter().filter_map(|name| name.text().ok()).map(str::to_owned).collect();
-        format!("is a list of labels, {}: name one of them", list(&names))
+        format!("is a list of labels, {}: name one of them", list(&texts(&labels)))
     } else {
         let arrays = Node::arrays(storage, path);
-        let expected = "the metadata of an OME-Zarr image".to_owned();
-        let expected = if arrays.is_empty() {
-            expected
-        } else {
-            format!("{expected}; an array in it can be named by itself: {}", list(&arrays))
-        };
-        return ome.get("multiscales").refuse(&expected);
+        let named = format!("; an array in it can be named by itself: {}", list(&arrays));
+        let arrays = if arrays.is_empty() { "" } else { &named };
+        return ome.get("multiscales").refuse(&format!("the metadata of an OME-Zarr image{arrays}"));
     };
     Error::store(storage.place(path), why)
 }
@@ -57,14 +46,20 @@ fn images_of_well(storage: &dyn Storage, path: &str) -> Vec<String> {
 fn series(storage: &dyn Storage, path: &str) -> Vec<String> {
     if let Ok(metadata) = Metadata::read(storage, &join(path, "OME"))
         && let Ok(ome) = metadata.ome()
-        && let Ok(items) = ome.get("series").items()
+        && ome.get("series").items().is_ok()
     {
-        return items.iter().filter_map(|item| item.text().ok()).map(str::to_owned).collect();
+        return texts(&ome.get("series"));
     }
     let names = storage.list(path).unwrap_or_default();
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();
     numbers.iter().map(u64::to_string).collect()
+}
+
+/// Returns the texts of a list.
+fn texts(entry: &Entry<'_>) -> Vec<String> {
+    let items = entry.items().unwrap_or_default();
+    items.iter().filter_map(|item| item.text().ok()).map(str::to_owned).collect()
 }
 
 /// Returns the `path` of each entry of a list.

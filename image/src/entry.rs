@@ -36,7 +36,6 @@ impl<'a> Entry<'a> {
         self.value
     }
 
-    /// Returns the entries of a list.
     pub(crate) fn items(&self) -> Result<Vec<Self>> {
         let items = self.value.and_then(Value::as_array).ok_or_else(|| self.refuse("a list"))?;
         let item =

@@ -24,7 +24,6 @@ pub enum OmeVersion {
     V05,
 }
 
-/// The metadata of an OME-Zarr group.
 pub(crate) struct Metadata {
     file: String,
     pub(crate) version: OmeVersion,
@@ -32,7 +31,6 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Reads the metadata of the group at `path`.
     pub(crate) fn read(storage: &dyn Storage, path: &str) -> Result<Self> {
         let key = join(path, "zarr.json");
         if let Some(json) = read_json(storage, &key)? {

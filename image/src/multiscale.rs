@@ -73,10 +73,8 @@ impl Multiscale {
         match what {
             Node::Group => {}
             Node::Array => {
-                return Err(Error::store(
-                    place,
-                    "is an array, not an image: the folder that it is in may be one",
-                ));
+                let why = "is an array, not an image: the folder that it is in may be one";
+                return Err(Error::store(place, why));
             }
             Node::Absent => return Err(Error::store(place, "is no Zarr group, so no OME-Zarr image")),
         }
@@ -161,16 +159,10 @@ impl Multiscale {
             return Err(Error::store(array.name(), why));
         }
         // Up to version 0.4, names of axes are not part of the format.
-        let names = array.dimension_names();
-        if self.version == OmeVersion::V05
-            && !names.is_empty()
-            && !names.iter().eq(self.axes.iter().map(|axis| &axis.name))
-        {
-            let why = format_args!(
-                "has the axes {}, expected those of its image: {}",
-                names.join(", "),
-                self.names()
-            );
+        let (names, own) = (array.dimension_names(), self.axes.iter().map(|axis| &axis.name));
+        if self.version == OmeVersion::V05 && !names.is_empty() && !names.iter().eq(own) {
+            let (names, own) = (names.join(", "), self.names());
+            let why = format_args!("has the axes {names}, expected those of its image: {own}");
             return Err(Error::store(array.name(), why));
         }
         Ok(array)
@@ -197,12 +189,8 @@ impl Multiscale {
             [one] => return Err(refuse(format!("{one} for axes of several units: {}", units()))),
             _ if sigma.len() == spatial.len() => sigma.to_vec(),
             _ => {
-                return Err(refuse(format!(
-                    "{} numbers, expected one or {}: {}",
-                    sigma.len(),
-                    spatial.len(),
-                    units()
-                )));
+                let (given, wanted) = (sigma.len(), spatial.len());
+                return Err(refuse(format!("{given} numbers, expected one or {wanted}: {}", units())));
             }
         };
         let mut pixels = vec![0.0; scale.len()];
@@ -214,10 +202,8 @@ impl Multiscale {
             }
             pixels[at] = length / size;
             if pixels[at].is_infinite() {
-                let why = format!(
-                    "{length} {unit} along `{axis}`, whose pixels are {size} {unit}, are too many pixels"
-                );
-                return Err(refuse(why));
+                let why = format!("whose pixels are {size} {unit}, are too many pixels");
+                return Err(refuse(format!("{length} {unit} along `{axis}`, {why}")));
             }
         }
         Ok(pixels)
@@ -321,10 +307,9 @@ fn read_transformations(entry: &Entry<'_>, axes: usize) -> Result<(Vec<f64>, Vec
         return Err(entry.refuse("a scale"));
     };
     let numbers = |item: &Entry<'_>, kind: &str| {
-        if item.get("type").text()? != kind {
-            return Err(item
-                .get("type")
-                .refuse(&format!("{kind:?}: a scale, and after it a translation or nothing")));
+        let named = item.get("type");
+        if named.text()? != kind {
+            return Err(named.refuse(&format!("{kind:?}: a scale, and after it a translation or nothing")));
         }
         item.get(kind).numbers(axes)
     };

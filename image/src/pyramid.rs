@@ -49,9 +49,6 @@ pub(crate) fn needs(from: Arc<dyn ChunkedArray>, to: &ArraySpec, factors: &[u64]
 }
 
 /// Writes the missing tiles of `to`, from means of `from` by `factors`. Reports progress from `status` on, in rows of `total`.
-///
-/// # Errors
-/// [`Error::Budget`]; [`Error::Chunk`] if `from` cannot be read or a tile cannot be encoded; [`Error::Io`]; [`Error::Cancelled`].
 pub(crate) fn reduce(
     from: Arc<dyn ChunkedArray>,
     to: &ArrayWriter,

@@ -124,21 +124,14 @@ impl ImageSpec {
             let fits = |number: &f64| number.is_finite() && (name != "scale" || *number > 0.0);
             if numbers.len() != axes || !numbers.iter().all(fits) {
                 let above = if name == "scale" { " above 0" } else { "" };
-                return refuse(
-                    name,
-                    format!("{numbers:?}, expected {axes} finite numbers{above}, one for each axis"),
-                );
+                let why = format!("{numbers:?}, expected {axes} finite numbers{above}, one for each axis");
+                return refuse(name, why);
             }
         }
         let (shape, chunks) = (&self.array.shape, &self.array.chunk_shape);
-        if shape.len() != axes
-            || chunks.len() != axes
-            || [shape, chunks].iter().any(|extents| extents.contains(&0))
-        {
-            let why = format!(
-                "a shape of {shape:?} in chunks of {chunks:?}, expected {axes} axes of at least one pixel"
-            );
-            return refuse("array", why);
+        if [shape, chunks].iter().any(|extents| extents.len() != axes || extents.contains(&0)) {
+            let expected = format!("expected {axes} axes of at least one pixel");
+            return refuse("array", format!("a shape of {shape:?} in chunks of {chunks:?}, {expected}"));
         }
         if matches!(self.array.dtype, None | Some(StoredType::Bool)) {
             return refuse("array", format!("of {:?}, expected numbers", self.array.dtype));
@@ -222,16 +215,12 @@ impl ImageSpec {
             Pyramid::Levels(count) => levels < count,
         };
         let mut factors = vec![1; shape.len()];
-        planes.iter().for_each(|&axis| factors[axis] = 2);
-        stack
-            .iter()
-            .filter(|&&axis| shape[axis] >= longest.div_ceil(STACK))
-            .for_each(|&axis| factors[axis] = 2);
+        let stack = stack.iter().filter(|&&axis| shape[axis] >= longest.div_ceil(STACK));
+        planes.iter().chain(stack).for_each(|&axis| factors[axis] = 2);
         factors.iter_mut().zip(shape).filter(|(_, extent)| **extent == 1).for_each(|(factor, _)| *factor = 1);
         (wanted && factors.contains(&2)).then_some(factors)
     }
 
-    /// Returns the attributes of the image's group.
     pub(crate) fn attributes(&self) -> Attributes {
         let levels = self.levels();
         let dataset = |level: &Level| {

@@ -90,10 +90,8 @@ impl MultiscaleWriter {
         if Node::at(&*writer.storage, path)? != Node::Absent
             && Node::at(&*writer.storage, &join(path, BASE))? == Node::Absent
         {
-            return Err(Error::store(
-                writer.storage.place(path),
-                format_args!("is there, and has no array `{BASE}`"),
-            ));
+            let why = format_args!("is there, and has no array `{BASE}`");
+            return Err(Error::store(writer.storage.place(path), why));
         }
         writer.base()?;
         // The image is of this job. A process may have been killed while it wrote the group's metadata.

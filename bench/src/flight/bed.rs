@@ -24,10 +24,7 @@ const VARIANTS: [u64; 4] = [1000, 10_000, 100_000, 400_000];
 
 /// Measures the largest file that the time and a sixteenth of the memory allow.
 pub(super) fn bed(session: &mut Session<'_>) {
-    let folder = match scratch() {
-        Ok(folder) => folder,
-        Err(why) => return session.failed("bed", &why.to_string()),
-    };
+    let Ok(folder) = scratch().inspect_err(|why| session.failed("bed", &why.to_string())) else { return };
     let prefix = folder.path().join("flight");
     let sizes = VARIANTS.map(|variants| (format!("bed of {variants} variants"), variants));
     session.grow(

@@ -26,9 +26,8 @@ const SAMPLES: u64 = 1000;
 /// Measures processes that open the device, launch a kernel, and decompose the rows of the headline that fit; and the command line.
 pub(super) fn startup(session: &mut Session<'_>) {
     let started = Instant::now();
-    let folder = match scratch() {
-        Ok(folder) => folder,
-        Err(why) => return session.failed("start-up", &why.to_string()),
+    let Ok(folder) = scratch().inspect_err(|why| session.failed("start-up", &why.to_string())) else {
+        return;
     };
     let name = session.device.info().name.clone();
     let sizes = headline::SHARES.map(|(share, rows)| (format!("headline {share} in a new process"), rows));
@@ -76,13 +75,9 @@ fn command_line(session: &mut Session<'_>, folder: &Path, name: &str, started: I
             output(command.env(CACHE, cache))?;
             Ok([started.elapsed().as_secs_f64()])
         });
-        match runs {
-            Ok(runs) => {
-                keep(session, &id, &runs, 0);
-                (earlier, last) = (last, runs[WARM][0]);
-            }
-            Err(why) => return session.failed(&id, &why),
-        }
+        let Ok(runs) = runs.inspect_err(|why| session.failed(&id, why)) else { return };
+        keep(session, &id, &runs, 0);
+        (earlier, last) = (last, runs[WARM][0]);
     }
 }
 

@@ -62,37 +62,21 @@ fn pairs_size(&[columns, rows]: &[u64; 2]) -> Size {
 /// Measures distances of observations, the nearest of each, a chain that ends with the nearest, Gaussians of an image, and Gram products, all in
 /// f32.
 pub(super) fn dense(session: &mut Session<'_>) {
-    let name =
-        |[observations, features]: &[u64; 2]| format!("distances of {observations}, {features} features");
-    let size = |&[observations, features]: &[u64; 2]| {
-        observed_size([observations, features], 8 * observations * observations + 4 * observations * features)
-    };
-    session.each(Unit::Milliseconds, &OBSERVED, name, size, |device, &size| {
+    let memory = |[n, features]: [u64; 2]| 8 * n * n + 4 * n * features;
+    observed(session, "distances", &OBSERVED, memory, |device, size| {
         jobs::distances(device, size, Metric::SqEuclidean)
     });
-    let name = |[observations, features]: &[u64; 2]| {
-        format!("expanded distances of {observations}, {features} features")
-    };
-    let size = |&[observations, features]: &[u64; 2]| {
-        observed_size(
-            [observations, features],
-            4 * observations * observations + 16 * observations * features + (128 << 20),
-        )
-    };
-    session.each(Unit::Milliseconds, &OBSERVED, name, size, |device, &size| {
+    let memory = |[n, features]: [u64; 2]| 4 * n * n + 16 * n * features + (128 << 20);
+    observed(session, "expanded distances", &OBSERVED, memory, |device, size| {
         let x: Tensor<f32> = data::matrix(device, 1, size)?;
         Ok(Box::new(move || {
             let (options, run) = (Options::default().expanded(true), Run::default());
             pairwise_tensor(&x, None, Metric::Euclidean, &options, &run).map(drop)
         }))
     });
-    let name =
-        |[observations, features]: &[u64; 2]| format!("nearest of {observations}, {features} features");
-    let size = |&[observations, features]: &[u64; 2]| {
-        observed_size([observations, features], 4 * observations * features + 200 * observations + (64 << 20))
-    };
-    session.each(Unit::Milliseconds, &SEARCHED, name, size, |device, &[observations, features]| {
-        let x = data::matrix(device, 1, [observations, features])?;
+    let memory = |[n, features]: [u64; 2]| 4 * n * features + 200 * n + (64 << 20);
+    observed(session, "nearest", &SEARCHED, memory, |device, size| {
+        let x = data::matrix(device, 1, size)?;
         Ok(Box::new(move || {
             let (options, run) = (Options::default(), Run::default());
             neighbor_tensors(&x, None, 10, Metric::SqEuclidean, &options, &run).map(drop)
@@ -122,10 +106,20 @@ pub(super) fn dense(session: &mut Session<'_>) {
     });
 }
 
-/// Returns a size of as much work as there are terms of pairs.
-fn observed_size([observations, features]: [u64; 2], memory: u64) -> Size {
-    let work = (observations * observations * features) as f64;
-    Size { text: format!("{observations}x{features}"), work, memory }
+/// Measures jobs of as much work as there are terms of pairs, on these numbers of observations and features.
+fn observed(
+    session: &mut Session<'_>,
+    what: &str,
+    sizes: &[[u64; 2]],
+    memory: fn([u64; 2]) -> u64,
+    make: fn(&Device, [u64; 2]) -> Result<Job, Error>,
+) {
+    let name = |[n, features]: &[u64; 2]| format!("{what} of {n}, {features} features");
+    let size = |&[n, features]: &[u64; 2]| {
+        let work = (n * n * features) as f64;
+        Size { text: format!("{n}x{features}"), work, memory: memory([n, features]) }
+    };
+    session.each(Unit::Milliseconds, sizes, name, size, |device, &size| make(device, size));
 }
 
 /// Returns a size whose memory holds the observations three times, and some values for each observation.

@@ -114,11 +114,8 @@ fn passes(matrix: &PackedMatrix) -> Result<Found> {
     // Three digits for each number, in rows of 64 bytes.
     let digits = vec![1u8; to_usize(16 * WORDS * 64)];
     let upload = || Tensor::from_slice(device, &digits, &[digits.len() as u64]);
-    let sums = Tensor::from_slice(
-        device,
-        &vec![1u32; to_usize(2 * COLUMNS) * WIDTH],
-        &[2 * COLUMNS * WIDTH as u64],
-    )?;
+    let sums = vec![1u32; to_usize(2 * COLUMNS) * WIDTH];
+    let sums = Tensor::from_slice(device, &sums, &[sums.len() as u64])?;
     Ok(vec![
         ("packed_apply, none missing", apply),
         ("pass, none missing", middle),
@@ -157,7 +154,6 @@ impl<'a> Staged<'a> {
         Ok(Self { matrix, table, spent: RefCell::default() })
     }
 
-    /// Gives the panels to `f`.
     fn each(&self, f: &mut dyn FnMut(PackedRows<'_>) -> Result<()>) -> Result<()> {
         let run = Run::default();
         let pass = Pass::new(&run, Status::new(0, 1, self.matrix.shape()[0]));

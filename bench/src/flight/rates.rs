@@ -78,18 +78,11 @@ pub(super) fn rates(session: &mut Session<'_>) {
             (0..LAUNCHES).try_for_each(|_| launch(&mut data, (PRODUCTS, 1), Params { rounds: 0, len: 0 }))
         }))
     });
-    session.largest(
-        "launches, each with memory of its own",
-        Unit::Milliseconds,
-        &[()],
-        once,
-        |device, ()| {
-            let device = device.clone();
-            Ok(Box::new(move || {
-                (0..LAUNCHES).try_for_each(|_| random_words(&device, 1, 0, 1 << 10).map(drop))
-            }))
-        },
-    );
+    let id = "launches, each with memory of its own";
+    session.largest(id, Unit::Milliseconds, &[()], once, |device, ()| {
+        let device = device.clone();
+        Ok(Box::new(move || (0..LAUNCHES).try_for_each(|_| random_words(&device, 1, 0, 1 << 10).map(drop))))
+    });
 }
 
 /// Measures the rate of a launch, which does `work` in each round.

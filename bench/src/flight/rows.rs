@@ -45,7 +45,6 @@ impl Kind {
     /// Unchanged codes, as in a [`PackedMatrix`](teatime::packed::PackedMatrix).
     pub(super) const PLAIN: Self = Self { term: [0.0, 1.0], centred: false, missing: false };
 
-    /// Returns the kind for standardised genotypes.
     pub(super) const fn standardised(missing: bool) -> Self {
         Self { term: [1.0, 1.4], centred: true, missing }
     }
@@ -63,7 +62,6 @@ impl Kind {
         PackedProduct::new(device, x, self.centred, Some(bounds))
     }
 
-    /// Returns the rows of a panel.
     pub(super) fn rows<'a>(&self, packed: &'a Tensor<u32>) -> PackedRows<'a> {
         PackedRows { packed, range: (0, packed.shape()[0]), missing: self.missing }
     }

@@ -116,10 +116,7 @@ pub(super) struct WithArgs {
 }
 
 impl DistanceArgs {
-    /// Returns the options of the distances: the metric, and the filter of the variants.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] for options that contradict each other.
+    /// Returns the options of the distances: the metric, and the filter of the variants. Refuses options that contradict each other.
     pub(super) fn options(&self) -> Result<DistanceOptions, Failure> {
         let is_minkowski = matches!(self.metric, SampleMetric::Of(Metric::Minkowski(_)));
         let metric = match (self.metric, self.p) {

@@ -51,18 +51,7 @@ pub(super) fn compute(
 /// Describes everything that the distances depend on in addition to what the library records.
 fn job(stores: &Stores, haplotypes: bool) -> String {
     let paths = stores.paths.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
-    let genotypes = &stores.genotypes;
-    let parts: [&dyn StableText; 8] = [
-        &paths.collect::<Vec<_>>(),
-        &stores.arrays,
-        &stores.contigs,
-        &stores.ploidy_mismatch,
-        &genotypes.counted_allele(),
-        &haplotypes,
-        &genotypes.kind(),
-        &genotypes.variants(),
-    ];
-    parts.map(StableText::stable_text).join(" ") + &stores.chosen_words()
+    format!("{} {}", paths.collect::<Vec<_>>().stable_text(), stores.words(Some(haplotypes)))
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ use crate::{
 
 const COMMAND: &str = "distance";
 
-/// Runs `teatime distance`.
 pub(crate) fn run(args: &DistanceArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     let (target, options) = (&args.out, args.options()?);

@@ -71,7 +71,6 @@ impl With {
         })
     }
 
-    /// Adds lines about the other store to the page.
     pub(super) fn describe(&self, report: &mut Report) {
         report.line("with", self.stores.paths[0].display().to_string());
         report.line("", size(self.matched.counts.reference.variants, self.stores.samples.len() as u64));

@@ -12,7 +12,6 @@ use crate::{
     text,
 };
 
-/// The format of a file of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Npy,
@@ -44,7 +43,6 @@ const PLINK_NAMES: &str = ".dist.id";
 const WITH_NAMES: &str = ".with.id";
 const TREE: &str = ".nwk";
 
-/// The file that the distances are written to.
 pub(super) type Target = target::Target<Format>;
 
 impl Target {

@@ -16,7 +16,6 @@ use crate::{
     store_args::MISSING_CHUNKS,
 };
 
-/// The format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Npy,
@@ -97,17 +96,13 @@ pub(crate) struct ResultArgs {
 pub(super) fn axis(flag: &str, number: i64, axes: usize) -> Result<usize, Failure> {
     let place = if number < 0 { number.checked_add_unsigned(axes as u64) } else { Some(number) };
     let axis = place.and_then(|place| usize::try_from(place).ok()).filter(|place| *place < axes);
-    axis.ok_or_else(|| {
-        Failure::Error(format!(
-            "{flag}: {number} of {axes} axes, which are 0 to {}, or -{axes} to -1",
-            axes.saturating_sub(1)
-        ))
-    })
+    let last = axes.saturating_sub(1);
+    let why = format!("{flag}: {number} of {axes} axes, which are 0 to {last}, or -{axes} to -1");
+    axis.ok_or(Failure::Error(why))
 }
 
 impl ArrayArgs {
-    /// # Errors
-    /// [`Failure::Error`] if the result would replace the input.
+    /// Fails if the result would replace the input.
     pub(super) fn refuse_input(&self) -> Result<(), Failure> {
         let real = |path: &Path| path.canonicalize().ok();
         let (input, out) = (real(&self.input), self.out.path());
@@ -118,8 +113,7 @@ impl ArrayArgs {
         Ok(())
     }
 
-    /// # Errors
-    /// [`Failure::Usage`] for options that only Zarr results have, if the result is a .npy file.
+    /// Refuses options that only Zarr results have, if the result is a .npy file.
     pub(super) fn refuse_options(&self, result: &ResultArgs) -> Result<(), Failure> {
         let is_other = self.out.format != Format::Zarr;
         refuse(&[

@@ -13,7 +13,6 @@ use crate::{
     remote,
 };
 
-/// The array to filter.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) stored: Array,
@@ -51,10 +50,7 @@ impl Input {
         Ok(Self { stored: Array::open(&args.input, missing, keeps)?, image: None })
     }
 
-    /// Returns the axes that are filtered: by default those of an image that are along space.
-    ///
-    /// # Errors
-    /// [`Failure::Error`] for an axis that does not exist.
+    /// Returns the axes that are filtered: by default those of an image that are along space. Fails for an axis that does not exist.
     pub(crate) fn axes(&self, args: &ArrayArgs) -> Result<Vec<usize>, Failure> {
         let axes = self.stored.array.shape().len();
         let channel = args.channel_axis.map(|number| axis("--channel-axis", number, axes)).transpose()?;

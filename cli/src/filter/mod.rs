@@ -16,25 +16,19 @@ pub(crate) use self::{
 };
 use crate::{failure::Failure, output::Output, progress::Bar, report::Report, text};
 
-/// A filter of stored arrays.
 pub(crate) trait Filter {
-    /// The counts of a run.
-    type Made;
-
     /// Filters an array; `begin` receives the job's text and begins the result.
-    fn write<W: BoxWriter>(
-        &self,
-        x: &Arc<dyn ChunkedArray>,
-        device: &Device,
-        run: &Run,
-        begin: impl FnOnce(&str) -> teatime::Result<W>,
-    ) -> teatime::Result<Self::Made>;
+    fn write<W: BoxWriter>(&self, on: On<'_>, begin: impl FnOnce(&str) -> teatime::Result<W>) -> Made;
 
-    fn swept(made: &Self::Made) -> &Swept;
-
-    /// Adds the filter's options and counts to the report.
-    fn describe(&self, made: &Self::Made, report: &mut Report);
+    /// Adds the filter's options and iterations to the report.
+    fn describe(&self, iterations: &[u64], report: &mut Report);
 }
+
+/// The array that a filter reads, the device, and the run that bounds memory.
+pub(crate) type On<'a> = (&'a Arc<dyn ChunkedArray>, &'a Device, &'a Run);
+
+/// The counts of a sweep, and the number of iterations for each image, if the filter iterates.
+pub(crate) type Made = teatime::Result<(Swept, Vec<u64>)>;
 
 /// A command that filters an array.
 pub(crate) struct Task<'a> {
@@ -68,41 +62,38 @@ impl Task<'_> {
         let elements = input.stored.array.shape().iter().product();
         let (bar, run) = Bar::over(&run, "Filter", elements, "elements");
         report.stage("open");
-        let made = self.write(&filter, &input, &device, &run, &mut output)?;
+        let (swept, iterations) = self.write(&filter, &input, &device, &run, &mut output)?;
         drop(bar);
-        let written = F::swept(&made);
-        if written.found == 0 {
+        if swept.found == 0 {
             input.stored.check_found()?;
         }
         input.stored.files.check()?;
         let shape: Vec<String> = input.stored.array.shape().iter().map(ToString::to_string).collect();
         let size = format!("{} of {}", shape.join(" x "), input.stored.type_name());
-        report.devices = F::swept(&made).devices;
-        report.head((&device, &output), (written.memory, written.stats), &input.stored.path, &size);
-        self.describe(&mut report, &input, (&filter, &made));
+        report.devices = swept.devices;
+        report.head((&device, &output), (swept.memory, swept.stats), &input.stored.path, &size);
+        self.describe(&mut report, &input, &swept, |report| filter.describe(&iterations, report));
         report.seconds();
         report.streamed("time", &format!("{:.2} s: ", report.wall), "");
         report.finish(output, self.result.file.json)
     }
 
-    fn describe<F: Filter>(&self, report: &mut Report, input: &Input, (filter, made): (&F, &F::Made)) {
+    /// Adds the input, what `filter` adds, and the boxes to the report.
+    fn describe(&self, report: &mut Report, input: &Input, swept: &Swept, filter: impl FnOnce(&mut Report)) {
         let stored = &input.stored;
         report.warn(stored.warnings(self.of_missing));
-        let Swept { boxes, found: earlier_boxes, times_covered, times_decoded, .. } = *F::swept(made);
+        let Swept { boxes, found: earlier_boxes, times_covered, times_decoded, .. } = *swept;
         let mut of_input =
             json!({ "path": stored.path, "shape": stored.array.shape(), "dtype": stored.type_name() });
         stored.record_gaps(&mut of_input);
         report.put(json!({ "input": of_input }));
-        filter.describe(made, report);
+        filter(report);
         // The number of boxes filtered now, the number that an earlier run had done, and the elements read for each element filtered.
         report.put(json!({
             "boxes": { "filtered": boxes, "found": earlier_boxes, "times_covered": times_covered, "times_decoded": times_decoded },
         }));
-        let earlier = if earlier_boxes > 0 {
-            format!("; {} were there", text::count(earlier_boxes))
-        } else {
-            String::new()
-        };
+        let there = format!("; {} were there", text::count(earlier_boxes));
+        let earlier = if earlier_boxes > 0 { there } else { String::new() };
         let read = format!("elements read {times_covered:.2} times, chunks decoded {times_decoded:.2} times");
         report.line("boxes", format!("{}: {read}{earlier}", text::count(boxes)));
     }
@@ -114,16 +105,16 @@ impl Task<'_> {
         device: &Device,
         run: &Run,
         output: &mut Output,
-    ) -> Result<F::Made, Failure> {
-        let (x, resume) = (&input.stored.array, self.result.resume);
+    ) -> Result<(Swept, Vec<u64>), Failure> {
+        let (on, resume) = ((&input.stored.array, device, run), self.result.resume);
         let path = self.array.result(resume, output);
         if resume {
             output.written_in_place(&self.array.out.name);
         }
         let mut image = None;
         let made = match self.array.out.format {
-            Format::Npy => filter.write(x, device, run, |_| output::npy(self, input, &path)),
-            Format::Zarr => filter.write(x, device, run, |job| {
+            Format::Npy => filter.write(on, |_| output::npy(self, input, &path)),
+            Format::Zarr => filter.write(on, |job| {
                 let (array, made) = output::zarr(self, input, &path, job)?;
                 image = made;
                 Ok(array)

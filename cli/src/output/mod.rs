@@ -121,7 +121,6 @@ impl Output {
         self.names.iter().filter(there).cloned().collect()
     }
 
-    /// Writes a text file.
     pub(crate) fn put(
         &self,
         name: &str,
@@ -144,7 +143,6 @@ impl Output {
         self.put(name, |file| numbers.write_table(file, header, names, text))
     }
 
-    /// Writes a line for each name.
     pub(crate) fn list(&self, name: &str, names: &[String]) -> Result<(), Failure> {
         self.put(name, |file| names.iter().try_for_each(|name| writeln!(file, "{name}")))
     }
@@ -333,10 +331,8 @@ fn left(target: &Path, record: &str) -> Option<String> {
     // If the record exists, its results are complete.
     let aside = names.iter().map(|name| target.join(name).join(ASIDE)).find(|aside| aside.exists());
     if let (Some(aside), false) = (aside, target.join(record).exists()) {
-        left += &format!(
-            "; moved back over the files here, those of {} are the earlier results",
-            aside.display()
-        );
+        let aside = aside.display();
+        left += &format!("; moved back over the files here, those of {aside} are the earlier results");
     }
     Some(left)
 }

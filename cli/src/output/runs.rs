@@ -33,8 +33,7 @@ pub(crate) fn scratches(target: &Path, record: &str) -> Vec<String> {
     names
 }
 
-/// # Errors
-/// [`Failure::Error`] if another run is writing the same results.
+/// Fails if another run is writing the same results.
 pub(crate) fn refuse_second(target: &Path, record: &str) -> Result<(), Failure> {
     let is_held = |name: String| {
         let file = File::open(target.join(name)).ok().filter(|_| cfg!(unix));

@@ -53,10 +53,7 @@ impl<F: Copy + 'static> Target<F> {
     /// Opens the folder of results, for a new run or for one that resumes the array `resumed` of a .zarr.
     ///
     /// `beside` are the files that the command writes in addition to the result and the record, each with true if this run does. Results of the
-    /// command in other formats are removed.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] if the format cannot be resumed; [`Failure::Error`] if another file or store is in the way.
+    /// command in other formats are removed. Fails if the format cannot be resumed, or if another file or store is in the way.
     pub(crate) fn open(
         &self,
         command: &str,
@@ -91,9 +88,6 @@ impl<F: Copy + 'static> Target<F> {
     }
 
     /// Checks, before a store is written at its final path, that no earlier result would be lost.
-    ///
-    /// # Errors
-    /// [`Failure::Error`] if an earlier result would be lost.
     pub(crate) fn refuse_to_lose(&self, overwrite: bool) -> Result<(), Failure> {
         if !overwrite || !self.path().exists() {
             return Ok(());

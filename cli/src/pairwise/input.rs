@@ -7,7 +7,6 @@ use teatime::Error;
 use super::{Observations, PairwiseArgs};
 use crate::{array::Array, failure::Failure};
 
-/// The input matrices.
 #[derive(Debug)]
 pub(super) struct Input {
     pub(super) x: Array,
@@ -17,14 +16,7 @@ pub(super) struct Input {
 impl Input {
     /// Opens the matrices and reads only their metadata.
     pub(super) fn open(args: &PairwiseArgs) -> Result<Self, Failure> {
-        let open = |path: &Path| {
-            let stored = Array::open(path, args.missing_chunk, |_| false)?;
-            if stored.array.shape().len() != 2 {
-                let (path, shape) = (path.display(), stored.array.shape());
-                return Err(Failure::Error(format!("{path}: an array of shape {shape:?}, not a matrix")));
-            }
-            Ok(stored)
-        };
+        let open = |path: &Path| Array::matrix(path, args.missing_chunk);
         Ok(Self { x: open(&args.x)?, y: args.with.as_deref().map(open).transpose()? })
     }
 
@@ -42,7 +34,6 @@ impl Input {
         }
     }
 
-    /// Returns the warnings about the matrices.
     pub(super) fn warnings(&self, args: &PairwiseArgs) -> Vec<String> {
         let becomes = format!("taken as NaN, by --missing {}", args.missing.name());
         self.matrices().flat_map(|matrix| matrix.warnings(&becomes)).collect()

@@ -149,12 +149,10 @@ enum Observations {
     Columns,
 }
 
-/// Returns the exponent of the metric minkowski.
 const fn exponent(metric: Metric) -> Option<f64> {
     if let Metric::Minkowski(p) = metric { Some(p) } else { None }
 }
 
-/// The results of a run.
 enum Found {
     Distances(StoredDistances),
     Neighbors(StoredNeighbors),
@@ -163,7 +161,6 @@ enum Found {
     Tiles(WrittenDistances, Option<[u64; 2]>),
 }
 
-/// Runs `teatime pairwise`.
 pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     let metric = args.p.map_or(Some(args.metric), |p| args.metric.with_exponent(p));
@@ -201,19 +198,14 @@ pub(crate) fn run(args: &PairwiseArgs, cancel: &Cancel) -> Result<(), Failure> {
     drop(bar);
     report.stage("write");
 
-    let took = match &results {
-        Found::Distances(distances) => (distances.memory, distances.stats),
-        Found::Neighbors(neighbors) => (neighbors.memory, neighbors.stats),
-        Found::Within(within) => (within.memory, within.stats),
-        Found::Tiles(written, _) => (written.memory, written.stats),
+    let (memory, stats, devices) = match &results {
+        Found::Distances(distances) => (distances.memory, distances.stats, 1),
+        Found::Neighbors(neighbors) => (neighbors.memory, neighbors.stats, neighbors.devices),
+        Found::Within(within) => (within.memory, within.stats, within.devices),
+        Found::Tiles(written, _) => (written.memory, written.stats, usize::MAX),
     };
-    report.devices = match &results {
-        Found::Distances(_) => 1,
-        Found::Neighbors(neighbors) => neighbors.devices,
-        Found::Within(within) => within.devices,
-        Found::Tiles(..) => usize::MAX,
-    };
-    report.head((&device, &output), took, &input.x.path, &size(&input.x, args));
+    report.devices = devices;
+    report.head((&device, &output), (memory, stats), &input.x.path, &size(&input.x, args));
     describe(&mut report, args, metric, &input, &results);
     report.times("distances");
     report.finish(output, args.results.json)
@@ -257,7 +249,6 @@ fn find(
     result.map_err(named)
 }
 
-/// True for an error of lacking memory.
 const fn is_memory(error: &Error) -> bool {
     matches!(error, Error::Budget { .. } | Error::OutOfMemory { .. } | Error::OutOfHostMemory { .. })
 }
@@ -354,7 +345,6 @@ fn size(matrix: &Array, args: &PairwiseArgs) -> String {
     format!("{observations} of {features}, {}", matrix.type_name())
 }
 
-/// Returns the reason why a distance is NaN.
 fn why_undefined(metric: Metric, missing: Missing) -> String {
     let lacking = match missing {
         Missing::Propagate => "an element is NaN",

@@ -36,7 +36,6 @@ const SIDE: u64 = 1024;
 pub(super) const DISTANCE: &str = "distance";
 const SHARED: &str = "shared_features";
 
-/// The format of a file of distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Npy,

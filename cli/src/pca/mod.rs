@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use teatime::{Cancel, Device, Error, Run, linalg::Checkpoint, stable_text::StableText, stream::digest};
+use teatime::{Cancel, Device, Error, Run, linalg::Checkpoint, stream::digest};
 use teatime_genotype::{Cohort, PcaOptions, VariantSource, Wanted};
 
 use self::{
@@ -40,7 +40,6 @@ const COMMAND: &str = "pca";
 /// All files that a run may write.
 pub(crate) const RESULTS: [&str; 7] = [RECORD, EIGENVEC, EIGENVAL, SCORES, EIGENVALUES, LOADINGS, PLOT];
 
-/// Runs `teatime pca`.
 pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     report.took("simulate", None);
@@ -80,22 +79,12 @@ pub(crate) fn run(args: &PcaArgs, cancel: &Cancel) -> Result<(), Failure> {
 /// Returns the checkpoint in a folder, with everything that tells whether these stores are those of an earlier run.
 fn checkpoint_at(folder: &Path, stores: &Stores) -> Result<Checkpoint, Error> {
     let files: Vec<Files> = stores.paths.iter().map(|path| Files::at(path)).collect::<Result<_, _>>()?;
-    let genotypes = &stores.genotypes;
-    let parts: [&dyn StableText; 6] = [
-        &stores.arrays,
-        &stores.contigs,
-        &stores.ploidy_mismatch,
-        &genotypes.counted_allele(),
-        &genotypes.kind(),
-        &genotypes.variants(),
-    ];
     let names = stores.samples.join("\n");
     Ok(checkpoint::at(folder, "stores", &files)?
-        .property("selection", parts.map(StableText::stable_text).join(" ") + &stores.chosen_words())
+        .property("selection", stores.words(None))
         .property("samples", format!("{} {:016x}", stores.samples.len(), digest(0, names.as_bytes()))))
 }
 
-/// One run of a PCA.
 #[derive(Debug)]
 pub(crate) struct Job {
     /// The first stage is the simulation of the store.

@@ -18,7 +18,6 @@ use crate::{
 
 pub(super) const PLOT: &str = "pca.svg";
 
-/// The groups, and the group of each sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     pub(crate) names: Vec<String>,
@@ -32,14 +31,12 @@ const LEGEND_ROWS: usize = 22;
 /// The maximum number of points, which a viewer draws without delay.
 const MOST_POINTS: usize = 20_000;
 
-/// Writes the plot of the scores.
 pub(crate) fn write(output: &Output, pca: &Pca, groups: Option<&Groups>) -> Result<(), Failure> {
     let mut svg = String::new();
     draw(&mut svg, &Points::new(pca), groups).map_err(|why| Failure::Error(format!("{PLOT}: {why}")))?;
     output.put(PLOT, |file| file.write_all(svg.as_bytes()))
 }
 
-/// The content of the plot.
 struct Points {
     title: String,
     axes: [String; 2],

@@ -73,11 +73,7 @@ pub(super) fn describe(
     let passes = text::plural(pca.passes.into(), "pass");
     let resumed = if pca.found > 0 { format!(" ({} before a stop)", pca.found) } else { String::new() };
     report.line("", format!("{passes}{resumed}, scaler {}{}", pca.scaler.name(), report.peaks(", ")));
-    report.seconds();
-    // The calling thread spent the remaining time on factorisations in f64.
-    let solve = time.saturating_sub(pca.stats.stalled + pca.stats.upload + pca.stats.compute);
-    report.also_seconds("solve", solve);
-    report.streamed("pca", "", &format!(", solve {:.2} s", solve.as_secs_f64()));
+    report.solved("pca", time, &pca.stats);
     report.page += "\ncomponent   eigenvalue  singular value  explained variance  residual\n";
     for (i, eigenvalue) in eigenvalues.iter().enumerate() {
         let numbers = [(*eigenvalue, 6), (pca.singular_values[i], 6), (pca.residuals[i], 2)];
@@ -115,7 +111,6 @@ fn central<'a>(result: &Pca, samples: &'a [String]) -> Vec<&'a str> {
     central.map(|(_, name)| name.as_str()).collect()
 }
 
-/// Returns a warning of components that have not converged.
 pub(super) fn unconverged(result: &Pca, options: &PcaOptions) -> Option<String> {
     iteration::unconverged(&result.converged, &result.residuals, result.passes, &options.svd)
 }

@@ -10,7 +10,6 @@ pub(super) const EIGENVAL: &str = "pca.eigenval";
 pub(super) const SCORES: &str = "scores.tsv";
 pub(super) const EIGENVALUES: &str = "eigenvalues.tsv";
 
-/// Writes the tables of every run.
 pub(super) fn write(output: &Output, pca: &Pca, stores: &Stores) -> Result<(), Failure> {
     eigenvec(output, EIGENVEC, stores, &pca.vectors, |_, v| v)?;
     output.put(EIGENVAL, |file| {

@@ -127,7 +127,6 @@ Examples:
   teatime project array.vcz --loadings reference/loadings.tsv.gz --out array \
     --missing least-squares --max-mismatch 0.4";
 
-/// Runs `teatime project`.
 pub(crate) fn run(args: &ProjectArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     args.stores.names_alleles("teatime project")?;

@@ -15,7 +15,6 @@ const MANY_MISSING: f64 = 0.05;
 pub(super) struct Samples<'a>(pub(super) &'a Projection);
 
 impl Samples<'_> {
-    /// Returns the record's entry of the samples.
     pub(super) fn record(&self) -> Value {
         let Projection { called, undetermined, .. } = self.0;
         json!({
@@ -56,27 +55,20 @@ impl Samples<'_> {
             ProjectMethod::Mean => "brings their scores nearer to zero by about as much",
             _ => "makes their scores less certain",
         };
-        let missing = (!worst.is_empty()).then(|| {
-            format!(
-                "{} {verb} more than {} of the calls of the variants used, which {effect}: {}; {SAMPLES} has the numbers",
-                text::plural(worst.len() as u64, "sample"),
-                percent(MANY_MISSING),
-                text::few(&names),
-            )
-        });
+        let (n, many) = (text::plural(worst.len() as u64, "sample"), percent(MANY_MISSING));
+        let lacking = format!("{n} {verb} more than {many} of the calls of the variants used");
+        let missing = (!worst.is_empty())
+            .then(|| format!("{lacking}, which {effect}: {}; {SAMPLES} has the numbers", text::few(&names)));
         let without = (0..stores.samples.len()).filter(|&sample| self.0.scores.row(sample)[0].is_nan());
         let names: Vec<&String> = without.take(6).map(|sample| &stores.samples[sample]).collect();
-        let undetermined = (!names.is_empty()).then(|| {
-            format!(
-                "the calls of {} do not determine scores, which are NaN: {} (--missing mean has none)",
-                text::plural(self.0.undetermined, "sample"),
-                text::few(&names),
-            )
-        });
+        let (n, few) = (text::plural(self.0.undetermined, "sample"), text::few(&names));
+        let why = format!(
+            "the calls of {n} do not determine scores, which are NaN: {few} (--missing mean has none)"
+        );
+        let undetermined = (!names.is_empty()).then_some(why);
         missing.into_iter().chain(undetermined).collect()
     }
 
-    /// Writes the table.
     pub(super) fn write(&self, output: &Output, stores: &Stores) -> Result<(), Failure> {
         output.put(SAMPLES, |file| {
             let header = stores.sample_header(["sample", "family\tsample"]);

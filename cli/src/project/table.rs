@@ -42,7 +42,6 @@ pub(crate) struct Header {
     rows: Option<u64>,
 }
 
-/// A table of loadings.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) header: Header,

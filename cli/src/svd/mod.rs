@@ -145,7 +145,6 @@ const MISSING: Named<bool> = &[("error", false), ("mean", true)];
 /// The number of components if none is given.
 const COMPONENTS: u64 = 10;
 
-/// The matrices.
 #[derive(Debug)]
 struct Input {
     arrays: Vec<Array>,
@@ -155,25 +154,15 @@ struct Input {
 impl Input {
     /// Opens the matrices and reads only their metadata.
     fn open(args: &SvdArgs) -> Result<Self, Failure> {
-        let open = |path: &PathBuf| {
-            let array = Array::open(path, args.missing_chunk, |_| false)?;
-            match *array.array.shape() {
-                [rows, columns] => Ok((array, [rows, columns])),
-                ref shape => {
-                    Err(Failure::Error(format!("{}: an array of shape {shape:?}, not a matrix", array.path)))
-                }
-            }
-        };
-        let opened = args.arrays.iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
-        let (arrays, shapes): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
-        let columns = shapes[0][1];
-        for (array, [_, other]) in arrays.iter().zip(&shapes) {
-            if *other != columns {
-                let (other, first) = (text::plural(*other, "column"), &arrays[0].path);
-                return Err(Failure::Error(format!("{}: {other}, and {first} has {columns}", array.path)));
-            }
+        let open = |path: &PathBuf| Array::matrix(path, args.missing_chunk);
+        let arrays = args.arrays.iter().map(open).collect::<Result<Vec<_>, Failure>>()?;
+        let extent = |array: &Array, axis: usize| array.array.shape()[axis];
+        let columns = extent(&arrays[0], 1);
+        if let Some(array) = arrays.iter().find(|array| extent(array, 1) != columns) {
+            let (other, first) = (text::plural(extent(array, 1), "column"), &arrays[0].path);
+            return Err(Failure::Error(format!("{}: {other}, and {first} has {columns}", array.path)));
         }
-        let rows = shapes.iter().fold(0u64, |rows, shape| rows.saturating_add(shape[0]));
+        let rows = arrays.iter().fold(0u64, |rows, array| rows.saturating_add(extent(array, 0)));
         let input = Self { arrays, shape: [rows, columns] };
         if rows == 0 || columns == 0 {
             return Err(Failure::Error(format!("{}: {}, nothing to decompose", input.names(), input.size())));
@@ -199,14 +188,12 @@ impl Input {
         }
     }
 
-    /// # Errors
-    /// [`Failure::Error`] for arrays without a chunk, and for files that have changed.
+    /// Fails for arrays without a chunk, and for files that have changed.
     fn check(&self) -> Result<(), Failure> {
         self.arrays.iter().try_for_each(|array| array.check_found().and_then(|()| array.files.check()))
     }
 }
 
-/// Runs `teatime svd`.
 pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     let (mut report, run) = Report::start(&args.resources, cancel);
     refuse(&[(args.scale && args.center == Center::Both, "--scale is not for --center both")])?;
@@ -262,17 +249,12 @@ pub(crate) fn run(args: &SvdArgs, cancel: &Cancel) -> Result<(), Failure> {
     report.head((&device, &output), (svd.memory, svd.stats()), &input.names(), &input.size());
     report.warn(warning);
     describe(&mut report, args, &options, &input, &svd);
-    report.seconds();
-    // The calling thread spent the remaining time on products of a matrix on the device, and on factorisations in f64.
-    let solve = time.saturating_sub(stats.stalled + stats.upload + stats.compute);
-    report.also_seconds("solve", solve);
-    report.streamed("svd", "", &format!(", solve {:.2} s", solve.as_secs_f64()));
+    report.solved("svd", time, &stats);
     components(&mut report, &svd);
     report.finish(output, args.results.json)?;
     folder.as_deref().map_or(Ok(()), checkpoint::remove)
 }
 
-/// Returns the name of the value of an option.
 fn name_of<T: PartialEq>(values: Named<T>, value: &T) -> &'static str {
     values.iter().find(|(_, other)| other == value).map_or("", |(name, _)| name)
 }
@@ -331,7 +313,6 @@ fn describe(report: &mut Report, args: &SvdArgs, options: &StoredSvdOptions, inp
     report.line("", format!("{passes}{resumed}, center {center}{scaled}{}", report.peaks(", ")));
 }
 
-/// Adds the table of components to the page.
 fn components(report: &mut Report, svd: &StoredSvd) {
     report.page += "\ncomponent  singular value       share  residual\n";
     for (i, share) in svd.shares().into_iter().enumerate() {

@@ -33,14 +33,12 @@ pub(super) enum Format {
     Tsv,
 }
 
-/// The side of vectors.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
     Left,
     Right,
 }
 
-/// Writes the table of singular values.
 pub(super) fn values(output: &Output, svd: &StoredSvd) -> Result<(), Failure> {
     let (variance, shares) = (svd.explained_variance(), svd.shares());
     output.put(SINGULAR_VALUES, |file| {

@@ -1,24 +1,16 @@
 //! Tests of what `teatime blur` computes from arrays and images, and of the metadata that results keep.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fs, path::PathBuf, sync::Arc};
 
 use serde_json::json;
 use teatime::{
-    ChunkedArray, MissingChunk, StoredType,
+    ChunkedArray, StoredType,
     openings::elements,
-    store::{NpyArray, ZarrArray, write_npy},
+    store::{NpyArray, write_npy},
 };
 use teatime_image::Multiscale;
 
 use crate::support::{Scratch, assert_has, copy, empty_array, fixture};
-
-fn open(path: &Path) -> ZarrArray {
-    ZarrArray::open(path, "", MissingChunk::Error).unwrap()
-}
 
 /// Blurs in f32 and returns the bytes of the output file.
 fn blurred(scratch: &Scratch, words: &str) -> Vec<u8> {
@@ -33,9 +25,8 @@ fn as_scipy_has_it() {
     let scratch = Scratch::new();
     let doubles = |path: PathBuf| elements::<f64>(Arc::new(NpyArray::open(path).unwrap()));
     let expected = doubles(fixture("filter/blur_scipy.npy"));
-    let page = scratch.ok(
-        "blur @filter/blur.npy soft.npy --sigma 1.5,0.7 --channel-axis 2 --mode nearest,wrap --dtype f64",
-    );
+    let words = "--sigma 1.5,0.7 --channel-axis 2 --mode nearest,wrap --dtype f64";
+    let page = scratch.ok(&format!("blur @filter/blur.npy soft.npy {words}"));
     assert_has(&page.out, &["23 x 31 x 3 of u16", "soft.run.json, soft.npy"]);
     let found = doubles(scratch.join("soft.npy"));
     assert!(found.len() == 23 * 31 * 3 && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() <= 1e-10));
@@ -120,18 +111,13 @@ fn kept() {
         ("v3.zarr again.zarr", "again.zarr/zarr.json", 3),
     ] {
         scratch.ok(&format!("blur {words} --sigma 1"));
-        let array = open(scratch.join(metadata).parent().unwrap());
+        let array = scratch.array(metadata.split('/').next().unwrap(), "");
         // In the result, NaN stands for a missing value.
-        assert_eq!(
-            (array.missing_value(), array.dimension_names()),
-            (None, &["y".to_owned(), "x".to_owned()][..])
-        );
+        assert_eq!((array.missing_value(), array.dimension_names().join(" ")), (None, "y x".into()));
         let metadata = scratch.json(metadata);
         let attributes = if version == 3 { &metadata["attributes"] } else { &metadata };
-        assert_eq!(
-            (&attributes["long_name"], &attributes["teatime"]["status"]),
-            (&"heights".into(), &"complete".into())
-        );
+        let found = [&attributes["long_name"], &attributes["teatime"]["status"]];
+        assert_eq!(found, [&json!("heights"), &json!("complete")]);
     }
     assert_eq!(scratch.json("v2.zarr/.zarray")["zarr_format"], 2);
 }
@@ -188,7 +174,7 @@ fn shards_stay() {
         ("longer.zarr --shards 4,8", [2, 4], Some(vec![4, 8])),
     ] {
         scratch.ok(&format!("blur sharded.zarr {words} --sigma 1"));
-        let array = open(&scratch.join(words.split(' ').next().unwrap()));
+        let array = scratch.array(words.split(' ').next().unwrap(), "");
         assert_eq!((array.chunk_shape(), array.shard_shape()), (&chunk[..], shard), "{words}");
     }
 }

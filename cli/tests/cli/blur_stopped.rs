@@ -28,7 +28,7 @@ pub(crate) fn image(path: &Path) {
 fn assert_same(scratch: &Scratch, a: &str, b: &str) {
     let [one, other] = [a, b].map(|name| {
         let mut all = files(&scratch.join(name));
-        all.retain(|(name, _)| !name.ends_with("zarr.json"));
+        all.retain(|name, _| !name.ends_with("zarr.json"));
         all
     });
     assert!(one == other && one.len() > 3, "{} and {}", one.len(), other.len());

@@ -15,13 +15,17 @@ use crate::{
 /// The memory in KiB that the command maps before it reads anything, with some room: whole programs and the stack of each thread are mapped.
 const BASE: u64 = 400 << 10;
 
-/// Runs `teatime pca` for one component with `kib` KiB of memory beyond [`BASE`], asserts that it fails, and returns the error.
-fn pca(scratch: &Scratch, words: &str, kib: u64) -> String {
-    let shell = format!("ulimit -v {} && exec", BASE + kib);
-    let mut command = scratch.behind(&shell, &format!("pca {words} --out out -k 1"));
+/// Runs a command with `kib` KiB of memory beyond [`BASE`].
+fn limited(scratch: &Scratch, words: &str, kib: u64) -> Ran {
+    let mut command = scratch.behind(&format!("ulimit -v {} && exec", BASE + kib), words);
     // All threads share one heap, since each heap maps 64 MiB.
     command.env("MALLOC_ARENA_MAX", "1");
-    let Ran { code, err, .. } = run(command);
+    run(command)
+}
+
+/// Runs `teatime pca` for one component with `kib` KiB of memory beyond [`BASE`], asserts that it fails, and returns the error.
+fn pca(scratch: &Scratch, words: &str, kib: u64) -> String {
+    let Ran { code, err, .. } = limited(scratch, &format!("pca {words} --out out -k 1"), kib);
     assert!(code == 1 && !scratch.join("out").exists(), "{code} {err}");
     err
 }
@@ -113,17 +117,12 @@ fn neighbors_take_no_more_than_there_is() {
     let rows: Vec<f32> = (0..9000).map(|i| (i * 7919 % 1013) as f32).collect();
     write_npy(scratch.join("x.npy"), &rows, [9000, 1]).unwrap();
     let pairwise = |memory: &str| {
-        let shell = format!("ulimit -v {} && exec", BASE + (256 << 10));
         let words = format!("pairwise x.npy --out d.zarr --radius inf --threads 2 --memory {memory}");
-        let mut command = scratch.behind(&shell, &words);
-        command.env("MALLOC_ARENA_MAX", "1");
-        run(command).err
+        limited(&scratch, &words, 256 << 10).err
     };
     // Half of 256 MiB holds four of the 81 million neighbors.
-    assert_has(
-        &pairwise("256M"),
-        &["budget, for the 80991000 neighbors within inf, of 256.0 MiB is too small"],
-    );
+    let said = "budget, for the 80991000 neighbors within inf, of 256.0 MiB is too small";
+    assert_has(&pairwise("256M"), &[said]);
     assert_has(&pairwise("64G"), &["the 80991000 neighbors within inf: out of memory"]);
 }
 

@@ -4,7 +4,7 @@ use std::{fs, ops::Range};
 
 use serde_json::{Value, json};
 
-use crate::support::{Scratch, Site, assert_has, plain_array, site, store_of};
+use crate::support::{Scratch, Site, assert_has, dosage, plain_array, site, store_of};
 
 /// The contigs of a store's rows. In chunks of 1,000 variants, the third chunk has X only.
 const CONTIGS: [(&str, Range<u64>); 5] =
@@ -13,10 +13,6 @@ const ALL: Range<u64> = 0..3660;
 
 /// Writes these rows as a separate store.
 fn store(scratch: &Scratch, name: &str, rows: impl IntoIterator<Item = u64>) {
-    let dosage = |row: u64, i: u64| {
-        let word = (row * 17 + i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        if word.is_multiple_of(61) { -1 } else { i8::try_from(word % (2 + row % 2)).unwrap() }
-    };
     let of_row = |row: u64| -> Site {
         let (contig, _) = CONTIGS.iter().find(|(_, range)| range.contains(&row)).unwrap();
         site(contig, 100 + row, ["A", "C"], &(0..12).map(|i| dosage(row, i)).collect::<Vec<_>>())

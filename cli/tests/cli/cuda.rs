@@ -77,10 +77,8 @@ fn the_default_is_the_card_with_most_memory() {
     let scratch = Scratch::new();
     let defaults = |ran: Ran| -> Vec<String> {
         let listed = json(&ran.out);
-        let is_default = |entry: &&serde_json::Value| entry["default"] == true;
-        let names =
-            listed.as_array().unwrap().iter().filter(is_default).map(|entry| entry["name"].to_string());
-        names.collect()
+        let chosen = listed.as_array().unwrap().iter().filter(|entry| entry["default"] == true);
+        chosen.map(|entry| entry["name"].to_string()).collect()
     };
     let three =
         [("CUDA_EMULATOR_DEVICES", "3"), ("CUDA_EMULATOR_MEMORY", "1073741824,2147483648,2147483648")];
@@ -109,11 +107,8 @@ fn cards_share_the_work() {
     assert_has(record["residency_reason"].as_str().unwrap(), &["on each of 3 devices: "]);
     let lost = ("CUDA_EMULATOR_LOSE_AFTER", "10");
     let ran = run(with(&scratch, &format!("{} --overwrite", words("cuda:0,cuda:1")), &[cards, lost]));
-    assert!(
-        ran.code == 1 && ran.err.contains("error: device cuda:") && ran.err.contains(" is lost"),
-        "{}",
-        ran.err
-    );
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert_has(&ran.err, &["error: device cuda:", " is lost"]);
 }
 
 #[test]

@@ -32,8 +32,8 @@ fn a_variable_names_the_threads() {
     let scratch = Scratch::new();
     write_npy(scratch.join("x.npy"), &[1.0f32, 2.0, 4.0, 8.0], [2, 2]).unwrap();
     let with = |threads: &str, options: &str| {
-        let mut command =
-            scratch.command(&format!("blur x.npy y.npy --sigma 1 --overwrite --json --device cpu{options}"));
+        let words = "blur x.npy y.npy --sigma 1 --overwrite --json --device cpu";
+        let mut command = scratch.command(&format!("{words}{options}"));
         command.env("TEATIME_THREADS", threads);
         run(command)
     };
@@ -55,11 +55,9 @@ fn groups() {
     scratch.ok("demo --variants 9000 --samples 60 -k 3 --out demo");
     let rows: Vec<f32> = (0..300 * 40).map(|i| (i * 7919 % 1013) as f32).collect();
     write_npy(scratch.join("x.npy"), &rows, [300, 40]).unwrap();
+    let pca = "pca demo/genotypes.vcz --out NEW -k 3 --loadings";
     for (number, (words, files)) in [
-        (
-            "pca demo/genotypes.vcz --out NEW -k 3 --loadings",
-            &["NEW/pca.eigenvec", "NEW/loadings.tsv.gz"][..],
-        ),
+        (pca, &["NEW/pca.eigenvec", "NEW/loadings.tsv.gz"][..]),
         ("grm demo/genotypes.vcz --out NEW --format npy", &["NEW/grm.npy"]),
         ("distance demo/genotypes.vcz --out NEW.npy", &["NEW.npy"]),
         ("pairwise x.npy --out NEW.tsv --neighbors 5", &["NEW.tsv"]),

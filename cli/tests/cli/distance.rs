@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use teatime::{ChunkedArray, MissingChunk, store::ZarrArray};
+use teatime::ChunkedArray;
 
 use crate::support::{Scratch, assert_has, fixture, npy, plain_array, provenance, store};
 
@@ -35,9 +35,9 @@ fn endings_choose_formats() {
     let ids = scratch.text("x.id");
     assert!(ids.starts_with("A00\nA01\n") && ids.lines().count() == 60);
     assert_eq!(of(".zarr", ""), "x.run.json x.zarr");
-    let array = ZarrArray::open(scratch.join("x.zarr"), "distance", MissingChunk::Error).unwrap();
-    let axes = ["samples_0", "samples_1"].map(String::from);
-    assert_eq!((array.shape(), array.dimension_names()), (&[60, 60][..], &axes[..]));
+    let array = scratch.array("x.zarr", "distance");
+    let axes = array.dimension_names().join(" ");
+    assert_eq!((array.shape(), &*axes), (&[60, 60][..], "samples_0 samples_1"));
     assert_eq!(of(".tsv", ""), "x.run.json x.tsv");
     assert!(scratch.text("x.tsv").starts_with("sample\tA00\tA01\t"));
     assert_eq!(of(".npy", "--neighbors 3"), "x.id x.neighbors.npy x.npy x.run.json");

@@ -64,27 +64,11 @@ impl Numbers {
             };
         }
         let forged = "\u{1b}[31m\nerror: \u{9b}2J none\u{7}";
-        *at = self.of(&[
-            json!(0),
-            json!(-1),
-            json!(1u64 << 31),
-            json!(1u64 << 40),
-            json!(u64::MAX),
-            json!(1e300),
-            json!([]),
-            json!({}),
-            json!(null),
-            json!(true),
-            json!("/0"),
-            json!("../0"),
-            json!("/etc/../.."),
-            json!(forged),
-            json!([forged]),
-            json!("x".repeat(100_000)),
-            json!([0, 1u64 << 62]),
-            json!(vec![1; 70]),
-            json!({ "id": forged, "name": forged }),
+        let values = json!([
+            0, -1, 1u64 << 31, 1u64 << 40, u64::MAX, 1e300, [], {}, null, true, "/0", "../0", "/etc/../..", forged, [forged],
+            "x".repeat(100_000), [0, 1u64 << 62], vec![1; 70], { "id": forged, "name": forged },
         ]);
+        *at = self.of(values.as_array().unwrap());
         json.to_string().into_bytes()
     }
 }

@@ -107,14 +107,9 @@ fn the_record_says_what_happened() {
 fn a_triploid_call_among_diploid_ones() {
     let scratch = Scratch::new();
     let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    let allele = |at: u64| match at % 3 {
-        2 => {
-            if at / 3 == 77 {
-                1
-            } else {
-                254
-            }
-        }
+    let allele = |at: u64| match (at % 3, at / 3) {
+        (2, 77) => 1,
+        (2, _) => 254,
         _ => u8::from(word(at).is_multiple_of(3)),
     };
     plain_array(&scratch.join("wide"), "|i1", &[40, 10, 3], &(0..1200).map(allele).collect::<Vec<_>>());
@@ -122,10 +117,8 @@ fn a_triploid_call_among_diploid_ones() {
                 --ploidy-mismatch missing is given";
     scratch.refused("pca wide --out new -k 2", 1, &[said]);
     let page = scratch.ok("pca wide --out out -k 2 --ploidy-mismatch missing").out;
-    assert_has(
-        &page,
-        &["1 call of another ploidy than 2 taken as missing; there is room for 3 alleles a call"],
-    );
+    let said = "1 call of another ploidy than 2 taken as missing; there is room for 3 alleles a call";
+    assert_has(&page, &[said]);
     let record = scratch.json("out/run.json");
     assert_eq!(record["ploidy_mismatch"], json!({"stored": 3, "ploidy": 2, "calls": 1}));
     assert_eq!(record["shape"]["ploidy"], 2);

@@ -4,7 +4,7 @@ use std::fs;
 
 use teatime::random::philox;
 
-use crate::support::{Scratch, files, run, store};
+use crate::support::{Scratch, assert_has, files, run, store};
 
 /// Writes a store of 300 samples, whose spectrum is flat, so that a PCA takes many passes.
 fn cohort(scratch: &Scratch, name: &str, shift: u64) {
@@ -61,12 +61,9 @@ fn a_full_disk() {
     cohort(&scratch, "c.vcz", 0);
     let words = format!("pca c.vcz --out out {WORDS} --resume");
     let ran = run(scratch.behind("ulimit -f 8; exec", &words));
-    assert!(ran.code == 1 && ran.err.contains("out/pca.checkpoint/1: "), "{} {}", ran.code, ran.err);
-    assert!(
-        ran.err.contains("out/pca.checkpoint has the passes so far: --resume goes on with them"),
-        "{}",
-        ran.err
-    );
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let said = "out/pca.checkpoint has the passes so far: --resume goes on with them";
+    assert_has(&ran.err, &["out/pca.checkpoint/1: ", said]);
     assert_eq!(files(&scratch.join("out")).len(), 1, "the job alone");
     scratch.ok(&words);
     scratch.ok(&format!("pca c.vcz --out whole {WORDS}"));

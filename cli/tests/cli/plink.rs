@@ -48,11 +48,8 @@ fn tables_of_other_names() {
     // Messages name the tables.
     scratch.copies("plink1/biallelic", "cut", &["bed", "bim", "fam"]);
     scratch.write("short.txt", scratch.text("cut.fam").split_once('\n').unwrap().1);
-    scratch.refused(
-        "grm cut.bed --fam short.txt --out new",
-        1,
-        &["the 59 samples of short.txt", "short.txt lacks lines"],
-    );
+    let said = ["the 59 samples of short.txt", "short.txt lacks lines"];
+    scratch.refused("grm cut.bed --fam short.txt --out new", 1, &said);
 }
 
 /// plink lets samples of two families share a name, and so does teatime; two samples of one family give a warning.

@@ -47,11 +47,8 @@ fn errors_name_what_to_do() {
     server.answer("x.vcz/call_genotype/0.0.0", Answer::Status("403 Forbidden", "", ""), 99);
     server.answer("x.vcz/call_genotype/c/0/0/0", Answer::Status("403 Forbidden", "", ""), 99);
     scratch.refused(&format!("pca {url}/x.vcz --out out"), 1, &["call_genotype", "403", "--anonymous"]);
-    scratch.refused(
-        &format!("pca {url}/x.vcz --out out --region r"),
-        1,
-        &["`region` is not an option of such a URL"],
-    );
+    let said = "`region` is not an option of such a URL";
+    scratch.refused(&format!("pca {url}/x.vcz --out out --region r"), 1, &[said]);
     scratch.refused("pca ftp://host/x.vcz --out out", 1, &["ftp://host/x.vcz", "s3://", "https://"]);
     scratch.refused("pca http://127.0.0.1:1/x.bed --out out", 1, &["a .bed is read from disks alone"]);
     scratch.refused("pca x.vcz --out out --storage-option sas_key:SECRET", 2, &["KEY=VALUE"]);

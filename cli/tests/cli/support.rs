@@ -1,11 +1,13 @@
 //! Helpers to run the binary, and stores to run it on.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs,
     io::Read,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::Arc,
 };
 #[cfg(unix)]
 use std::{
@@ -15,6 +17,7 @@ use std::{
 };
 
 use serde_json::Value;
+use teatime::{MissingChunk, openings, store::ZarrArray};
 use teatime_genotype::{Variant, VcfZarrHeader, VcfZarrWriter};
 use tempfile::TempDir;
 
@@ -113,11 +116,16 @@ impl Scratch {
         assert_eq!(self.names(), before, "{words}");
     }
 
-    /// Returns the results in a folder, except the record.
-    pub(crate) fn results(&self, name: &str) -> Vec<(String, Vec<u8>)> {
+    /// Returns the results in a folder by their names, except the record.
+    pub(crate) fn results(&self, name: &str) -> BTreeMap<String, Arc<[u8]>> {
         let mut all = files(&self.join(name));
-        all.retain(|(name, _)| !name.ends_with("run.json"));
+        all.retain(|name, _| !name.ends_with("run.json"));
         all
+    }
+
+    /// Opens an array of a Zarr store.
+    pub(crate) fn array(&self, store: &str, name: &str) -> ZarrArray {
+        ZarrArray::open(self.join(store), name, MissingChunk::Error).expect("the array should open")
     }
 
     /// Starts a command whose results are in the folder `out`, kills it once the first of `parts` is there, and so on for all of them.
@@ -163,18 +171,10 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the files of a folder with their relative paths, sorted.
-pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut all = Vec::new();
-    for name in names(folder) {
-        let path = folder.join(&name);
-        if path.is_dir() {
-            all.extend(files(&path).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
-        } else {
-            all.push((name, fs::read(path).expect("the file should be readable")));
-        }
-    }
-    all
+/// Returns the files of a folder by their relative paths.
+pub(crate) fn files(folder: &Path) -> BTreeMap<String, Arc<[u8]>> {
+    assert!(folder.is_dir(), "{} should be there", folder.display());
+    openings::files(folder)
 }
 
 /// Returns the path of a store, file or image that other tools made.
@@ -288,16 +288,12 @@ pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("the text should be JSON")
 }
 
-/// Copies a folder with all of its contents.
+/// Copies a folder with the files in it.
 pub(crate) fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("the copy should be new");
-    for name in names(from) {
-        let (from, to) = (from.join(&name), to.join(&name));
-        if from.is_dir() {
-            copy(&from, &to);
-        } else {
-            fs::copy(from, to).expect("the file should be copied");
-        }
+    for (name, bytes) in files(from) {
+        let path = to.join(name);
+        fs::create_dir_all(path.parent().unwrap()).expect("the folder should be made");
+        fs::write(path, bytes).expect("the file should be copied");
     }
 }
 
@@ -375,8 +371,8 @@ pub(crate) fn empty_array(path: &Path, dtype: &str, shape: &[u64], chunks: &[u64
 
 /// Checks what every record says about its run, and the memory budgets that were given for the host and the device.
 pub(crate) fn provenance(record: &Value, command: &str, given: [Option<u64>; 2]) {
-    let words: Vec<_> =
-        record["command_line"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+    let words = record["command_line"].as_array().unwrap();
+    let words: Vec<_> = words.iter().map(|word| word.as_str().unwrap()).collect();
     assert!(Path::new(words[0]).file_stem().is_some_and(|name| name == "teatime"), "{words:?}");
     assert!(words[1] == command && words.contains(&"--out"), "{words:?}");
     let started = record["started"].as_str().unwrap();
@@ -400,11 +396,7 @@ pub(crate) fn npy(path: &Path, [rows, columns]: [usize; 2]) -> Vec<f64> {
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
     let data = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
     let header = std::str::from_utf8(&bytes[10..data]).unwrap();
-    let shape = format!("'shape': ({rows}, {columns})");
-    assert!(
-        data.is_multiple_of(64) && header.contains("'descr': '<f8'") && header.contains(&shape),
-        "{header}"
-    );
-    let values = bytes[data..].as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
-    values.collect()
+    assert!(data.is_multiple_of(64), "{header}");
+    assert_has(header, &["'descr': '<f8'", &format!("'shape': ({rows}, {columns})")]);
+    bytes[data..].as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect()
 }

@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use teatime::{
-    MissingChunk,
-    openings::elements,
-    store::{ZarrArray, write_npy},
-};
+use teatime::{openings::elements, store::write_npy};
 
 use crate::support::{Scratch, assert_has, npy, number, plain_array, provenance};
 
@@ -25,9 +21,8 @@ fn formats_hold_the_same() {
     let scratch = Scratch::new();
     far(&scratch);
     let of = |format: &str| {
-        let words =
-            format!("svd x.npy --out out --center columns --left --right --format {format} --overwrite");
-        scratch.record(&words)
+        let words = "--center columns --left --right --overwrite";
+        scratch.record(&format!("svd x.npy --out out {words} --format {format}"))
     };
     let record = of("npy");
     provenance(&record, "svd", [None, None]);
@@ -36,14 +31,10 @@ fn formats_hold_the_same() {
     let expected =
         [&shape, &"columns".into(), &"f64".into(), &"exact".into(), &"qr".into(), &0.into(), &true.into()];
     assert_eq!(found.map(|entry| &record[entry]), expected);
-    assert_eq!(
-        record["files"],
-        json!(["run.json", "singular_values.tsv", "scree.svg", "left.npy", "right.npy"])
-    );
-    let (u, v) = (
-        npy(&scratch.join("out/left.npy"), [ROWS, COLUMNS]),
-        npy(&scratch.join("out/right.npy"), [COLUMNS; 2]),
-    );
+    let files = ["run.json", "singular_values.tsv", "scree.svg", "left.npy", "right.npy"];
+    assert_eq!(record["files"], json!(files));
+    let [u, v] = [("left", ROWS), ("right", COLUMNS)]
+        .map(|(side, rows)| npy(&scratch.join(&format!("out/{side}.npy")), [rows, COLUMNS]));
     let table = scratch.rows("out/singular_values.tsv");
     for row in &table {
         let s = number(&row[1]);
@@ -53,9 +44,7 @@ fn formats_hold_the_same() {
 
     of("zarr");
     for (name, expected) in [("left", &u), ("right", &v)] {
-        let array =
-            ZarrArray::open(scratch.join("out").join(format!("{name}.zarr")), "", MissingChunk::Error)
-                .unwrap();
+        let array = scratch.array(&format!("out/{name}.zarr"), "");
         assert!(elements::<f64>(Arc::new(array)) == *expected, "{name}");
     }
     of("tsv");
@@ -75,28 +64,21 @@ fn several_arrays_and_missing_elements() {
     let bytes: Vec<u8> = (0u8..21).map(|i| if i == 9 { 255 } else { i.wrapping_mul(37) % 101 }).collect();
     plain_array(&scratch.join("marked"), "|u1", &[3, COLUMNS as u64], &bytes);
     scratch.write("marked/.zattrs", json!({ "_FillValue": 255 }).to_string());
-    let said =
-        ["marked: 1 element of all arrays is NaN or missing, first in row 1, column 2; --missing mean"];
-    scratch.refused("svd x.npy marked --out out", 1, &said);
-    let ran = scratch
-        .ok("svd x.npy marked --out out -k 3 --missing mean --center rows --method randomized --narrow");
-    assert_has(
-        &ran.err,
-        &["marked: 1 element is missing, being 255 as its attributes say: taken as the mean"],
-    );
-    assert_has(
-        &ran.out,
-        &["1,103 rows x 7 columns", "randomized (krylov-on-device): asked for", "center rows"],
-    );
+    let said = "marked: 1 element of all arrays is NaN or missing, first in row 1, column 2; --missing mean";
+    scratch.refused("svd x.npy marked --out out", 1, &[said]);
+    let words = "-k 3 --missing mean --center rows --method randomized --narrow";
+    let ran = scratch.ok(&format!("svd x.npy marked --out out {words}"));
+    let said = "marked: 1 element is missing, being 255 as its attributes say: taken as the mean";
+    assert_has(&ran.err, &[said]);
+    let said = ["1,103 rows x 7 columns", "randomized (krylov-on-device): asked for", "center rows"];
+    assert_has(&ran.out, &said);
     let record = scratch.json("out/run.json");
     let arrays = json!([
         { "path": "x.npy", "rows": ROWS, "dtype": "f64", "missing": null, "absent_chunks": 0 },
         { "path": "marked", "rows": 3, "dtype": "u8", "missing": 1, "absent_chunks": 0 },
     ]);
-    assert_eq!(
-        (&record["arrays"], &record["missing_elements"], &record["computed_in"]),
-        (&arrays, &1.into(), &"f32".into())
-    );
+    let found = ["arrays", "missing_elements", "computed_in"].map(|entry| &record[entry]);
+    assert_eq!(found, [&arrays, &1.into(), &"f32".into()]);
     let names = scratch.text("out/singular_values.tsv").lines().next().unwrap().to_owned();
     assert_eq!(names, "component\tsingular_value\tshare\tresidual\tconverged");
 }

@@ -24,11 +24,8 @@ fn killed() {
     let parts = ["svd.checkpoint/1", "svd.checkpoint/2", "svd.checkpoint/5"];
     scratch.killed(&format!("svd x.npy --out out {WORDS} --resume --threads 1"), "out", &parts);
     assert!(!scratch.join("out/singular_values.tsv").exists());
-    scratch.refused(
-        &format!("svd x.npy --out out {WORDS}"),
-        1,
-        &["out/svd.checkpoint: is there, of a run that"],
-    );
+    let said = "out/svd.checkpoint: is there, of a run that";
+    scratch.refused(&format!("svd x.npy --out out {WORDS}"), 1, &[said]);
     matrix(&scratch, "other.npy", 2);
     for (other, said) in [
         ("x.npy -k 5 --center columns --left", "components was 4, and is 5"),
@@ -40,16 +37,11 @@ fn killed() {
         scratch.refused(&words, 1, &["out/svd.checkpoint: is of another job: ", said]);
     }
     // The method is chosen, and the memory is another.
-    let words = format!(
-        "svd x.npy --out out {} --resume --threads 3 --memory 1G",
-        WORDS.replace("randomized", "auto")
-    );
+    let auto = WORDS.replace("randomized", "auto");
+    let words = format!("svd x.npy --out out {auto} --resume --threads 3 --memory 1G");
     let resumed = scratch.record(&words);
     assert!(resumed["products_found"].as_u64() >= Some(5), "{resumed}");
-    assert_eq!(
-        ["route", "products"].map(|entry| &resumed[entry]),
-        ["route", "products"].map(|entry| &whole[entry])
-    );
+    assert_eq!([&resumed["route"], &resumed["products"]], [&whole["route"], &whole["products"]]);
     assert_eq!(resumed["method_reason"], "asked for by --resume");
     assert!(scratch.results("out") == scratch.results("whole"));
     assert!(!scratch.join("out/svd.checkpoint").exists());

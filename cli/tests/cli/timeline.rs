@@ -14,14 +14,12 @@ fn spans(trace: &Value, kind: &str) -> Vec<String> {
 fn every_command_writes_both_files() {
     let scratch = Scratch::new();
     scratch.ok("pca @all_v3.vcz --out reference --loadings -k 1");
+    let project = "project @all_v3.vcz --loadings reference/loadings.tsv.gz --out p";
     for (words, phases) in [
         ("pca @all_v3.vcz --out pca -k 1", &["open", "pca", "write", "pca"][..]),
         ("grm @all_v3.vcz --out grm", &["open", "grm", "write", "grm"]),
         ("distance @all_v3.vcz --out d.npy", &["open", "distances", "write", "distance"]),
-        (
-            "project @all_v3.vcz --loadings reference/loadings.tsv.gz --out p",
-            &["open", "matching", "project", "project"],
-        ),
+        (project, &["open", "matching", "project", "project"]),
         ("svd @distance/counts.npy --out svd -k 2", &["open", "svd", "write", "svd"]),
         ("pairwise @distance/counts.npy --out w.npy", &["open", "distances", "write", "pairwise"]),
         ("blur @filter/blur.npy soft.npy --sigma 1", &["open", "blur"]),
@@ -34,14 +32,10 @@ fn every_command_writes_both_files() {
         assert_eq!(spans(&trace, "phase"), phases, "{words}");
         assert!(!spans(&trace, "kernel").is_empty(), "{words}");
         let page = scratch.text("r.html");
-        assert_has(
-            &page,
-            &["<p class=\"bound\">Bound by ", "<h2>Stages</h2>", "Memory over time", "command_line"],
-        );
-        assert_eq!(
-            page.contains("<h2>Plots</h2>"),
-            ["pca", "svd", "demo"].iter().any(|name| words.starts_with(name))
-        );
+        let parts = ["<p class=\"bound\">Bound by ", "<h2>Stages</h2>", "Memory over time", "command_line"];
+        assert_has(&page, &parts);
+        let has_plots = ["pca", "svd", "demo"].iter().any(|name| words.starts_with(name));
+        assert_eq!(page.contains("<h2>Plots</h2>"), has_plots);
     }
     let record = scratch.record("blur @filter/blur.npy soft.npy --sigma 1 --overwrite");
     assert_eq!(record["timeline"], json!({ "trace": null, "report": null }));
@@ -83,7 +77,6 @@ fn files_of_others_stay() {
     assert!(scratch.bytes("new.npy").starts_with(b"\x93NUMPY"));
 }
 
-/// A path need not be text.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_path_that_is_no_text() {
@@ -91,11 +84,8 @@ fn a_path_that_is_no_text() {
     let scratch = Scratch::new();
     let name = OsStr::from_bytes(b"t\xff.json");
     let mut command = scratch.command("blur @filter/blur.npy soft.npy --sigma 1 --trace");
-    let ran = crate::support::run({
-        command.arg(name);
-        command
-    });
-    assert_eq!(ran.code, 0, "{}", ran.err);
+    command.arg(name);
+    crate::support::run(command).ok();
     assert!(scratch.join("").join(name).is_file());
 }
 

@@ -36,16 +36,11 @@ fn storage(values: &Arc<Map>) -> Arc<dyn Storage> {
 
 /// Returns the index along each axis of an element, from its index in C order.
 fn place(mut number: u64, shape: &[u64]) -> Vec<u64> {
-    let mut place: Vec<u64> = shape
-        .iter()
-        .rev()
-        .map(|n| {
-            let at = number % n;
-            number /= n;
-            at
-        })
-        .collect();
-    place.reverse();
+    let mut place = vec![0; shape.len()];
+    for (at, n) in place.iter_mut().zip(shape).rev() {
+        *at = number % n;
+        number /= n;
+    }
     place
 }
 

@@ -42,9 +42,8 @@ fn check<T: Storable>(
         .into_iter()
         .map(|(shape, pixels)| (shape, pixels.into_iter().map(to_f64).collect()))
         .collect();
-    assert!(
-        all[0].1.iter().enumerate().all(|(n, &value)| value == to_f64(pixel(noise(&place(n as u64, shape)))))
-    );
+    let base = (0..).map(|n| to_f64(pixel(noise(&place(n, shape)))));
+    assert!(all[0].1.iter().copied().zip(base).all(|(found, expected)| found == expected));
     let end = &all[all.len() - 1].0;
     assert!(end.iter().rev().take(2).all(|&n| n == 1), "{end:?}");
     for pair in all.windows(2) {
@@ -116,18 +115,12 @@ fn constants_stay() {
     constant(f16::MAX);
     constant(f16::from_bits(1));
     constant(f64::INFINITY);
-    let values =
-        written(
-            spec("yx", StoredType::F32, &[8, 8], &[4, 4]),
-            |at| if *at == [3, 5] { f32::NAN } else { 2.0 },
-        );
+    let pixel = |at: &[u64]| if *at == [3, 5] { f32::NAN } else { 2.0 };
+    let values = written(spec("yx", StoredType::F32, &[8, 8], &[4, 4]), pixel);
     for (shape, pixels) in levels::<f32>(&open(&values)) {
         let nan = number_of(&[3 * shape[0] / 8, 5 * shape[1] / 8], &shape);
-        assert!(pixels.iter().enumerate().all(|(at, pixel)| if at == nan {
-            pixel.is_nan()
-        } else {
-            *pixel == 2.0
-        }));
+        let is_right = |(at, pixel): (usize, f32)| if at == nan { pixel.is_nan() } else { pixel == 2.0 };
+        assert!(pixels.into_iter().enumerate().all(is_right));
     }
 }
 
@@ -218,7 +211,6 @@ fn scales_and_translations() {
     }
 }
 
-/// Tests the number of levels.
 #[test]
 fn numbers_of_levels() {
     let count = |pyramid: Pyramid, shape: [u64; 2]| {

@@ -49,10 +49,8 @@ fn metadata_of_both_versions() {
         } else {
             omero.as_object_mut().unwrap().remove("version");
             let ome = json!({ "version": "0.5", "multiscales": [image], "omero": omero });
-            assert_eq!(
-                json_of(&values, "zarr.json"),
-                json!({ "zarr_format": 3, "node_type": "group", "attributes": { "ome": ome } })
-            );
+            let group = json!({ "zarr_format": 3, "node_type": "group", "attributes": { "ome": ome } });
+            assert_eq!(json_of(&values, "zarr.json"), group);
             assert_eq!(json_of(&values, "1/zarr.json")["dimension_names"], json!(["t", "c", "z", "y", "x"]));
             assert!(values.all().contains_key("0/c/1/0/0/0/1"));
         }
@@ -125,8 +123,8 @@ fn what_is_there_already() {
     let image = MultiscaleWriter::create(&path, spec.clone()).unwrap();
     let error = refused(MultiscaleWriter::create(&path, spec.clone()), &["image.zarr", "exists already"]);
     assert!(matches!(error, Error::Store { .. }));
-    let error =
-        refused(image.finish(device(), &Run::default()), &["image.zarr/0", "[0, 0]", "was not written"]);
+    let finished = image.finish(device(), &Run::default());
+    let error = refused(finished, &["image.zarr/0", "[0, 0]", "was not written"]);
     assert!(matches!(error, Error::Chunk { .. }));
     refused(Multiscale::open(&path), &["is no Zarr group"]);
 
@@ -153,10 +151,8 @@ fn what_is_there_already() {
     // The folder holds an image of another program, or no store at all.
     let foreign = values_of("ome_0.5.zarr");
     let before = foreign.all();
-    refused(
-        MultiscaleWriter::resume_in(foreign.clone(), "", spec.clone()),
-        &["is there, and has no array `0`"],
-    );
+    let resumed = MultiscaleWriter::resume_in(foreign.clone(), "", spec.clone());
+    refused(resumed, &["is there, and has no array `0`"]);
     refused(MultiscaleWriter::create_in(foreign.clone(), "", spec.clone()), &["exists already"]);
     assert!(foreign.all() == before);
     let notes = scratch.path().join("notes");
@@ -170,7 +166,6 @@ fn what_is_there_already() {
     assert!(matches!(error, Error::Io { .. }));
 }
 
-/// Each invalid property of an image is refused.
 #[test]
 fn images_that_may_not_be() {
     let refuse = |needles: &[&str], change: &dyn Fn(&mut ImageSpec)| {
@@ -207,10 +202,8 @@ fn images_that_may_not_be() {
     refuse(&["do not divide"], &|spec| spec.array.shard_shape = Some(vec![1, 6, 6]));
     refuse(&["more than"], &|spec| spec.array.shape = vec![u64::MAX, 1 << 63, u64::MAX]);
     let source = Multiscale::open(fixture("ome_0.4.zarr")).unwrap();
-    let error = refused(
-        ImageSpec::like(&source, 2, ArraySpec::new(StoredType::U8, &[1], &[1])),
-        &["2, and", "has 2 levels"],
-    );
+    let like = ImageSpec::like(&source, 2, ArraySpec::new(StoredType::U8, &[1], &[1]));
+    let error = refused(like, &["2, and", "has 2 levels"]);
     assert!(matches!(error, Error::Argument { .. }));
 }
 
@@ -271,9 +264,10 @@ fn ome_zarr_reads_it() {
             let path = scratch.path().join(format!("{name}_{dtype:?}.zarr"));
             let image = MultiscaleWriter::create(&path, spec).unwrap();
             let base = image.base().unwrap();
+            let pixel = |at: &[u64]| (number_of(at, &[2, 2, 5, 70, 61]) % 251) as u8;
             match dtype {
-                StoredType::U8 => fill(&base, |at| (number_of(at, &[2, 2, 5, 70, 61]) % 251) as u8).unwrap(),
-                _ => fill(&base, |at| (number_of(at, &[2, 2, 5, 70, 61]) % 251) as f32).unwrap(),
+                StoredType::U8 => fill(&base, pixel).unwrap(),
+                _ => fill(&base, |at| f32::from(pixel(at))).unwrap(),
             }
             image.finish(device(), &Run::default()).unwrap();
         }
@@ -287,11 +281,8 @@ fn ome_zarr_reads_it() {
 /// Partial images with this text as their job can be resumed.
 #[test]
 fn words_of_a_job_stay() {
-    for (pyramid, text) in [
-        (Pyramid::None, "None"),
-        (Pyramid::UntilWithin(256), "UntilWithin(256)"),
-        (Pyramid::Levels(2), "Levels(2)"),
-    ] {
+    let pyramids = [Pyramid::None, Pyramid::UntilWithin(256), Pyramid::Levels(2)];
+    for (pyramid, text) in pyramids.into_iter().zip(["None", "UntilWithin(256)", "Levels(2)"]) {
         let mut spec = spec("yx", StoredType::U8, &[2, 3], &[2, 2]);
         spec.array.job = Some("noise".into());
         let axis = |name| format!(r#"{{"name":"{name}","type":"space","unit":"micrometer"}}"#);

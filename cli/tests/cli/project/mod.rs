@@ -157,11 +157,8 @@ fn absent_sites_are_reference() {
     scratch.refused(&of_loadings("some", "--match id"), 2, &["--absent reference", "--match id"]);
     scratch.write("ids.txt", "v110\n");
     for option in ["--extract", "--exclude"] {
-        scratch.refused(
-            &of_loadings("some", &format!("{option} ids.txt")),
-            2,
-            &["needs all variants", option],
-        );
+        let words = of_loadings("some", &format!("{option} ids.txt"));
+        scratch.refused(&words, 2, &["needs all variants", option]);
     }
 }
 
@@ -177,10 +174,8 @@ fn what_was_matched_is_told() {
     changed.push(site("3", 100, ["A", "C"], &[2; 6]));
     write(&scratch, "new.vcz", &changed);
     let ran = scratch.ok(&format!("project new.vcz {LOADINGS} --out out"));
-    assert_has(
-        &ran.out,
-        &["20 used, 1 of them with alleles swapped", "of the stores, 1 not in the loadings"],
-    );
+    let said = ["20 used, 1 of them with alleles swapped", "of the stores, 1 not in the loadings"];
+    assert_has(&ran.out, &said);
     let record = scratch.json("out/run.json");
     provenance(&record, "project", [None, None]);
     let expected = json!({
