@@ -84,6 +84,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, is_alone: bool) -> u8
     if is_alone {
         heap::share();
     }
+    // Only glibc's allocator is configured.
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    let _ = is_alone;
     let cli = Cli::parse_from(arguments);
     let cancel = Cancel::default();
     let watched = interrupt::watch(&cancel);
