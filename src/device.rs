@@ -131,8 +131,10 @@ impl Device {
         if let Some(names) = group::names(name) {
             return Self::open_group(name, &names, options);
         }
+        if name == "cpu" {
+            return Ok(Self::on_cpu(&Arc::new(thread_pool(options.threads)?), options));
+        }
         let opened = match name.split_once(':').unwrap_or((name, "")) {
-            _ if name == "cpu" => return Ok(Self::on_cpu(&Arc::new(thread_pool(options.threads)?), options)),
             #[cfg(feature = "cuda")]
             ("cuda", rest) => crate::driver::cuda::open(KERNELS[0], rest.trim_start_matches(':'), options),
             #[cfg(feature = "wgpu")]
@@ -381,7 +383,7 @@ impl Device {
     }
 
     /// Returns a cpu device with the threads, the cancellation flag and the timeline of this handle; for a cpu device,
-    /// the device itself. Fails as [`pool`](Self::pool).
+    /// the device itself. Fails as [`pool`](Self::pool) does.
     pub(crate) fn host(&self) -> Result<Self> {
         if self.shares_host_memory() {
             return Ok(self.clone());

@@ -18,7 +18,11 @@ pub enum Backend {
 
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Wgpu => "wgpu",
+        })
     }
 }
 
@@ -42,7 +46,14 @@ pub enum DeviceKind {
 
 impl fmt::Display for DeviceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
+        f.write_str(match self {
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Virtual => "virtual",
+            Self::Software => "software",
+            Self::Cpu => "cpu",
+            Self::Other => "other",
+        })
     }
 }
 

@@ -46,7 +46,7 @@ impl<T: Element> Untyped for Tensor<T> {
     }
 }
 
-/// Creates a tensor of that type and shape, with undefined elements. Fails as [`Tensor::empty`].
+/// Creates a tensor of that type and shape, with undefined elements. Fails as [`Tensor::empty`] does.
 pub(crate) fn empty_of(dtype: DType, device: &Device, shape: &[u64]) -> Result<Box<dyn Untyped>> {
     with_dtype!(dtype, T => Ok(Box::new(Tensor::<T>::empty(device, shape)?)))
 }

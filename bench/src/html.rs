@@ -216,10 +216,10 @@ mod tests {
         let pairs = 16384.0 * 2000.0 * 2000.0 / (16384.0 * 500.0 + 2000.0 * 2000.0 * 4.0);
         let city_block =
             3.0 * 2000.0 * 2000.0 / 2.0 * 1000.0 / (2000.0 * 1000.0 * 4.0 + 2000.0 * 2000.0 * 4.0);
-        let bytes = [product, product, 320.0, pairs, city_block, 18.75];
+        let intensities = [product, product, 320.0, pairs, city_block, 18.75];
         let rates = [1000.0, 9000.0, 400.0, 800.0, 300.0, 300.0];
-        assert_eq!(points.len(), bytes.len());
-        for ([x, y], (wanted_x, wanted_y)) in points.into_iter().zip(bytes.into_iter().zip(rates)) {
+        assert_eq!(points.len(), intensities.len());
+        for ([x, y], (wanted_x, wanted_y)) in points.into_iter().zip(intensities.into_iter().zip(rates)) {
             let close = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 1e-12;
             assert!(close(x, wanted_x) && close(y, wanted_y), "{x} {y}, not {wanted_x} {wanted_y}");
         }

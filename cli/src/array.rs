@@ -54,7 +54,7 @@ impl Array {
         Ok(Self::new(name, files, Arc::new(array), None, keeps))
     }
 
-    /// Opens a matrix, as [`open`](Self::open) does.
+    /// Opens a matrix, as [`open`](Self::open) does. Fails for an array that has not two axes.
     pub(crate) fn matrix(path: &Path, missing: MissingChunk) -> Result<Self, Failure> {
         let matrix = Self::open(path, missing, |_| false)?;
         let (path, shape) = (&matrix.path, matrix.array.shape());

@@ -62,16 +62,16 @@ impl Choice {
         let n = reader.samples();
         let costs = MethodCosts::new(reader, options, memory.holds(reader));
         let passes = passes(options).min(FLAT_PASSES);
-        let (gram, passes) =
-            (format!("the {n} x {n} Gram matrix"), format!("the {passes} passes that are expected"));
+        let the_gram = format!("the {n} x {n} Gram matrix");
+        let the_passes = format!("the {passes} passes that are expected");
         let (method, reason) = if options.method != Method::Auto {
             (options.method, "asked for".into())
         } else if !memory.fits(reader, Self::exact(reader) + beside) {
-            (Method::Randomized, format!("{gram} of the samples does not fit the memory budget"))
+            (Method::Randomized, format!("{the_gram} of the samples does not fit the memory budget"))
         } else if costs.exact <= costs.randomized {
-            (Method::Exact, format!("one pass with {gram} costs less than {passes}"))
+            (Method::Exact, format!("one pass with {the_gram} costs less than {the_passes}"))
         } else {
-            (Method::Randomized, format!("{passes} cost less than {gram} of the samples"))
+            (Method::Randomized, format!("{the_passes} cost less than {the_gram} of the samples"))
         };
         Self { method, reason, costs }
     }

@@ -236,13 +236,14 @@ impl VariantList {
     }
 
     /// Finds the listed ones among the variants of `sources`, appended in order, whose indices are in `among`: ranges in ascending order.
-    /// Contigs are named for a `karyotype`; if `None`, for that of the sources' contigs, which are read if the list has places or regions.
+    /// Names of contigs are read for a `karyotype`; if `None`, for that of the sources' contigs, which are read if the list has places or
+    /// regions.
     ///
     /// # Cost
-    /// Reads each variant in `among` once, and no genotypes. Holds what [`read`](Self::read) counts, and 16 bytes for each run of rows.
+    /// Reads each variant in `among` once, and no genotypes. Holds what [`read`](Self::read) counts, and 16 bytes for each run of listed rows.
     ///
     /// # Errors
-    /// [`Error::Store`] with the line of a region that is none; [`Error::Cancelled`]; as [`VariantReader::get`] and [`ContigRuns::read`].
+    /// [`Error::Store`] with the line of a region that is none; [`Error::Cancelled`]; fails as [`VariantReader::get`] and [`ContigRuns::read`] do.
     pub fn find(
         &self,
         sources: &[&dyn VariantSource],

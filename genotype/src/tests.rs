@@ -160,9 +160,9 @@ fn filters_drop_variants() {
 #[test]
 fn cancelling_stops_between_blocks() {
     let genotypes = memory(&dosages(9000, 8), &[9000, 8], &[500, 8]);
-    for exact in [true, false] {
+    for is_pca in [true, false] {
         let (run, told) = told(|status| status.rows > 0);
-        let result = match exact {
+        let result = match is_pca {
             true => pca(&genotypes, &Device::cpu(), &options(2), &run).map(drop),
             false => grm(&genotypes, &Device::cpu(), &GrmOptions::default(), &run).map(drop),
         };

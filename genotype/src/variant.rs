@@ -40,7 +40,8 @@ pub trait VariantSource: Debug + Send + Sync {
         self.variants(range)
     }
 
-    /// Gives `f` the contigs of the variants in order: a name, which it may give again, and the number of consecutive variants on it.
+    /// Gives `f` the contigs of the variants in order: a name, and the number of consecutive variants on it. A name may be given several times in
+    /// succession.
     ///
     /// # Errors
     /// Fails as [`variants`](Self::variants) does, and with any error of `f`.

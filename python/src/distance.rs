@@ -81,27 +81,27 @@ pub(crate) enum Observations<'py> {
     Here(Array<'py>),
 }
 
-/// The result of a call on the tensors of x and of y, if there is a y, which has the same type; or of the second call, on stored arrays.
+/// Evaluates the first closure on tensors of x and of y, if there is a y, which has the same type; or the second one on stored arrays.
 macro_rules! with_operands {
     (
         ($py:expr, $device:expr, $options:expr), [$x:ident, $y:ident] =>
-        |$a:ident, $b:ident, $run:ident| $here:expr,
-        |$c:ident, $d:ident, $on:ident, $runs:ident| $stored:expr
+        |$here_x:ident, $here_y:ident, $here_run:ident| $here:expr,
+        |$stored_x:ident, $stored_y:ident, $on:ident, $run:ident| $stored:expr
     ) => {
         match $x {
             Observations::Here(x) => with_array!(x, x => {
                 let y = of_type($y)?;
                 let (x, y) = (parts(x)?, y.as_ref().map(parts).transpose()?);
-                call_on($py, $device, $options, |device, $run| {
+                call_on($py, $device, $options, |device, $here_run| {
                     let (x, y) = (x.view(device)?, y.as_ref().map(|y| y.view(device)).transpose()?);
-                    let ($a, $b) = (&*x, y.as_deref());
+                    let ($here_x, $here_y) = (&*x, y.as_deref());
                     $here
                 })
             }),
             Observations::Stored(x) => {
                 let y = $y.map(|y| y.cast_into::<StoredArray>()).transpose()?;
-                let ($c, $d) = (&x.get().array, y.as_ref().map(|y| &y.get().array));
-                call_on($py, $device, $options, |$on, $runs| $stored)
+                let ($stored_x, $stored_y) = (&x.get().array, y.as_ref().map(|y| &y.get().array));
+                call_on($py, $device, $options, |$on, $run| $stored)
             }
         }
     };

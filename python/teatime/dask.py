@@ -70,7 +70,7 @@ def pca(
         As in :func:`teatime.genotype.pca`. Without ``compute=True`` there are tasks for 64 products, of which those that are not needed do
         nothing.
     array, fill, storage_options, contigs, n_autosomes
-        Of a store: as in :func:`teatime.genotype.open_store`. All tasks take the variants that were chosen when this was called. Options are
+        Of a store: as in :func:`teatime.genotype.open_store`. All tasks take the variants that were chosen when this was called. ``storage_options`` are
         part of the tasks: leave secrets to the environment of the workers.
     rows_per_task
         Variants of a task. None: of an array, about its chunks; of a store, 96 MiB of genotypes, or more for many samples.

@@ -127,16 +127,18 @@ class _Matrix(Pairs, Generic[_A]):
     """The fields that all matrices of pairs begin with."""
 
     _axes: ClassVar = dict.fromkeys(("matrix", "shared"), ("samples_0", "samples_1"))
-    #: (samples, samples), or (samples, samples of the others)
     matrix: _A
-    #: The number of variants called in both, if missing calls count by pairs or, of distances, if a call is missing; else None.
     shared: _A | None
+    #: The counts of variants: all, those used, and those left out for each reason.
     counts: Any
 
 
 @dataclass(frozen=True)
 class GRM(_Matrix[_A]):
-    """A relationship matrix: of :mod:`teatime.dask`, dask arrays, or NumPy's where it was computed."""
+    """A relationship matrix: of :mod:`teatime.dask`, dask arrays, or NumPy's where it was computed.
+
+    ``matrix`` is (samples, samples); ``shared`` the number of variants called in both, if missing calls count by pairs; else None.
+    """
 
     #: The names of the samples; None of an array.
     names: list[str] | None = field(default=None, repr=False)
@@ -144,8 +146,12 @@ class GRM(_Matrix[_A]):
 
 @dataclass(frozen=True)
 class Distances(_Matrix[NDArray[np.float64]]):
-    """Distances of samples."""
+    """Distances of samples.
 
+    ``matrix`` is (samples, samples); ``shared`` the number of variants called in both, if a call is missing; else None.
+    """
+
+    counts: dict[str, int]
     #: The number of variants with more than two alleles, and whether all their alleles but the reference count as one.
     multiallelic: int
     merged: bool
@@ -159,8 +165,12 @@ class Distances(_Matrix[NDArray[np.float64]]):
 
 @dataclass(frozen=True)
 class DistancesBetween(_Matrix[NDArray[np.float64]]):
-    """Distances of samples from those of another store."""
+    """Distances of samples from those of another store.
 
+    ``matrix`` is (samples, samples of the others); ``shared`` the number of variants called in both, if a call is missing; else None.
+    """
+
+    counts: dict[str, int]
     _axes: ClassVar = dict.fromkeys(("matrix", "shared"), ("samples", "others"))
     #: The number of variants with more than two alleles. All their alleles but the reference count as one.
     multiallelic: int
@@ -233,8 +243,10 @@ def pca(
     loadings
         True gives the variants' loadings too, in one more pass, if the device and the host do not hold the genotypes. They take
         8 (``n_components`` + 4) bytes of memory for each variant, and their names some 300, beside ``memory``.
-    device, progress, memory
-        As in :func:`teatime.truncated_svd`; ``memory`` is of arrays and stores alike.
+    device, progress
+        As in :func:`teatime.truncated_svd`.
+    memory
+        Most bytes of the host's memory, a number or text such as ``"2G"``, as the command line takes it; None: half of what is free.
 
     Examples
     --------

@@ -125,7 +125,13 @@ pub type RealOf<A, B> = <<A as Element>::Real as Real>::With<<B as Element>::Rea
 /// # Ok::<(), teatime::Error>(())
 /// ```
 pub fn map<T: Element>(function: Map, x: &Tensor<T>) -> Result<Tensor<T::Real>> {
-    let function = Function::from_code(Function::Negative as u32 + function as u32);
+    let function = match function {
+        Map::Negative => Function::Negative,
+        Map::Absolute => Function::Absolute,
+        Map::SquareRoot => Function::SquareRoot,
+        Map::Exponential => Function::Exponential,
+        Map::Logarithm => Function::Logarithm,
+    };
     evaluate("map", function, [Some(Given::Tensor(x)), None, None])
 }
 
@@ -160,7 +166,14 @@ pub fn zip<'a, A: Element, B: Element>(
     a: impl Into<Operand<'a, A>>,
     b: impl Into<Operand<'a, B>>,
 ) -> Result<Tensor<RealOf<A, B>>> {
-    let function = Function::from_code(Function::Add as u32 + function as u32);
+    let function = match function {
+        Zip::Add => Function::Add,
+        Zip::Subtract => Function::Subtract,
+        Zip::Multiply => Function::Multiply,
+        Zip::Divide => Function::Divide,
+        Zip::Minimum => Function::Minimum,
+        Zip::Maximum => Function::Maximum,
+    };
     let (a, b) = (a.into(), b.into());
     evaluate("zip", function, [Some(a.0), Some(b.0), None])
 }
@@ -184,7 +197,14 @@ pub fn compare<'a, A: Element, B: Element>(
     a: impl Into<Operand<'a, A>>,
     b: impl Into<Operand<'a, B>>,
 ) -> Result<Tensor<u8>> {
-    let function = Function::from_code(Function::Less as u32 + comparison as u32);
+    let function = match comparison {
+        Compare::Less => Function::Less,
+        Compare::LessEqual => Function::LessEqual,
+        Compare::Greater => Function::Greater,
+        Compare::GreaterEqual => Function::GreaterEqual,
+        Compare::Equal => Function::Equal,
+        Compare::NotEqual => Function::NotEqual,
+    };
     let (a, b) = (a.into(), b.into());
     evaluate("compare", function, [Some(a.0), Some(b.0), None])
 }

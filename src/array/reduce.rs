@@ -42,12 +42,15 @@ pub fn sum<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<T::Real>> {
 
 /// Returns the means along an axis. Enqueues; does not wait.
 ///
-/// # Shapes, cost
+/// # Shapes
 /// As [`sum`].
 ///
 /// # Accuracy
 /// As [`sum`]. The quotient is rounded once if the device computes in f64, otherwise to one of the two nearest f32, or for sums below 2^-100
 /// within 3 units in the last place.
+///
+/// # Cost
+/// As [`sum`].
 ///
 /// # Errors
 /// As [`sum`]; [`Error::Argument`] for an axis of no elements.
@@ -64,7 +67,10 @@ pub fn mean<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<T::Real>> {
 
 /// Returns the minimum along an axis, exactly; NaN if any element is NaN, and the first of 0.0 and -0.0. Enqueues; does not wait.
 ///
-/// # Shapes, cost
+/// # Shapes
+/// As [`sum`].
+///
+/// # Cost
 /// As [`sum`].
 ///
 /// # Errors
@@ -82,7 +88,10 @@ pub fn min<T: Element>(x: &Tensor<T>, axis: usize) -> Result<Tensor<T::Real>> {
 
 /// Returns the maximum along an axis, exactly; NaN if any element is NaN, and the first of 0.0 and -0.0. Enqueues; does not wait.
 ///
-/// # Shapes, cost
+/// # Shapes
+/// As [`sum`].
+///
+/// # Cost
 /// As [`sum`].
 ///
 /// # Errors

@@ -23,7 +23,7 @@ use crate::{
 
 impl<T: Element> Jobs<'_, '_, T> {
     /// Returns the distances from some observations of x to some of y, and the numbers of features that both have if `counted`. Blocks have `side`
-    /// observations along each side. Errors: as [`each_block_of`](super::job::Job::each_block_of);
+    /// observations along each side. Fails as [`each_block_of`](super::job::Job::each_block_of) does, and with
     /// [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory).
     pub(super) fn rectangle(
         &self,

@@ -6,7 +6,7 @@ use crate::{DType, Device, Element, Error, Result, Tensor, dtype::nearest_f32, k
 /// The table entry of an observation without preparation: two parts of the value to subtract, and the factor of the difference.
 pub(super) const PLAIN: [f64; 3] = [0.0, 0.0, 1.0];
 
-/// True if sums are in f64: of f64, and on devices with f64 also of integers that f32 would round. Fails with [`Error::NoF64`].
+/// True if sums are in f64: those of f64 are, and on devices with f64 those of integers that f32 would round. Fails with [`Error::NoF64`].
 pub(super) fn is_wide<T: Element>(
     device: &Device,
     terms: &[Term],

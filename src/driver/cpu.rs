@@ -250,6 +250,10 @@ impl Driver for CpuDriver {
         Ok(Fence::Passed)
     }
 
+    fn order_after(&self, _fence: &Fence) -> Result<()> {
+        Ok(())
+    }
+
     fn synchronize(&self) -> Result<()> {
         Ok(())
     }

@@ -259,10 +259,8 @@ pub(crate) trait Driver: fmt::Debug + Send + Sync {
     fn staging(&self, bytes: u64) -> Result<Staging>;
     /// Enqueues, on the copy queue, a copy of the slot's first `dst.bytes` bytes. The timeline is as in [`download`](Self::download).
     fn upload(&self, slot: &mut Staging, dst: Slice<'_>, timeline: Option<&Timeline>) -> Result<Fence>;
-    /// Makes all work that is enqueued from now on wait for the fence. A device with one queue keeps the order itself.
-    fn order_after(&self, _fence: &Fence) -> Result<()> {
-        Ok(())
-    }
+    /// Makes all work that is enqueued from now on wait for the fence.
+    fn order_after(&self, fence: &Fence) -> Result<()>;
     /// Returns true if timelines get times of the device itself, after waits that prove the work done.
     fn tells_times(&self) -> bool {
         false

@@ -106,10 +106,13 @@ pub fn gaussian_laplace<T: Element, U: Element>(
 /// Modes, and calls without filtered axes, are handled as in [`gaussian_laplace`]. Axes that are not named are not filtered, as scipy
 /// documents it; scipy 1.17 smooths along them, too.
 ///
-/// # Shapes, cost
-/// See [`gaussian_laplace`].
+/// # Shapes
+/// See [`gaussian`](super::gaussian()).
 ///
 /// # Errors
+/// See [`gaussian_laplace`].
+///
+/// # Cost
 /// See [`gaussian_laplace`].
 pub fn gaussian_gradient_magnitude<T: Element, U: Element>(
     x: &Tensor<T>,
@@ -183,7 +186,8 @@ fn derivatives<T: Element, U: Element>(
     sum(x, &terms)
 }
 
-/// Fails with [`Error::Argument`] for options that only a single Gaussian supports.
+/// # Errors
+/// [`Error::Argument`] for options that only a single Gaussian supports.
 fn refuse(op: &'static str, axes: usize, options: &GaussianOptions) -> Result<()> {
     if options.order.expand(op, "order", axes)?.iter().any(|&order| order > 0) {
         return Err(Error::argument(op, "order", "above 0, which the filter itself gives"));

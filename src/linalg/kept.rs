@@ -27,7 +27,7 @@ impl Kept {
     }
 
     /// Returns the transpose of `Aᵀ (A X)`, and keeps `A X`. Returns `None`, without a pass, if the map does not give `A X`, or if there is no
-    /// room for it. Errors: as [`LinearMap::apply_both`]; [`Error::Shape`] if the map does not give each row once.
+    /// room for it. Fails as [`LinearMap::apply_both`] does, and with [`Error::Shape`] if the map does not give each row once.
     pub(super) fn multiply(
         &mut self,
         map: &dyn LinearMap,

@@ -103,7 +103,7 @@ pub(crate) fn apply_in_tiles(
 /// (i, limb) belongs to row 4 i + b. Enqueues; does not wait.
 ///
 /// `factors` are the [factors](LimbMatrix::factors) of the units of the weights, in the units of x: |w| and |μ w| are at most
-/// [`MAX`](super::operand::MAX) of these units. Fails as [`packed_apply`].
+/// [`MAX`](super::operand::MAX) of these units. Fails as [`packed_apply`] does.
 pub(crate) fn packed_weights(
     rows: PackedRows<'_>,
     table: &Tensor<f32>,

@@ -152,7 +152,7 @@ impl PackedMatrix {
     }
 
     /// Some rows of [`random`](Self::random), in panels of about `panel_bytes` bytes. Results stay the same to the bit.
-    /// Fails as [`random`](Self::random).
+    /// Fails as [`random`](Self::random) does.
     pub(crate) fn random_in_panels(
         device: &Device,
         Range { start, end }: Range<u64>,

@@ -138,7 +138,7 @@ impl PairProducts {
         Self::for_pairs(device, columns, &PairSet::From(0..columns), rows, largest, point)
     }
 
-    /// Creates sums as [`new`](Self::new) does, for only the pairs in `wanted`. Fails as [`new`](Self::new).
+    /// Creates sums as [`new`](Self::new) does, for only the pairs in `wanted`. Fails as [`new`](Self::new) does.
     pub(crate) fn for_pairs(
         device: &Device,
         columns: u64,

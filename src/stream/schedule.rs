@@ -139,7 +139,7 @@ impl Schedule {
             }
         });
         let mut parts = Parts::new();
-        // From the last box that needs the chunk to the first: a part only slightly larger than the one before it is merged with that one.
+        // The loop goes from the last box that needs the chunk to the first. A part only slightly larger than the one before it is merged with it.
         let mut least = 0;
         for mut left in (0..lists.iter().map(|list| list.len()).product()).rev() {
             let mut place = [0; AXES];

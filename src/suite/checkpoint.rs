@@ -101,7 +101,7 @@ fn a_restarted_basis(device: &Device) {
     let bytes = 2 * 16 * 400 * (40 + 3 * 7 + 4);
     let run = Run::default().memory(Budget::default().host(bytes).device(bytes));
     let long = OPTIONS.stop(Stop::PowerIterations(7));
-    assert_eq!(stop_everywhere(&x, &long, &run, 3), 9);
+    assert_eq!(stop_everywhere(&x, &long, &run, 4), 9);
     // Within another budget, the products are those of the same vectors up to the restart.
     let (folder, long) = (tempfile::tempdir().unwrap(), long.left(false));
     let restarted = solve(&x, &long, folder.path(), &run).unwrap();

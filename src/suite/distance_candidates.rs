@@ -4,8 +4,8 @@ use super::*;
 use crate::distance::{Metric, Missing, Neighbors, Options, candidates::found, neighbors};
 
 device_tests! {
-    equal_observations, other_searches;
-    near_and_far, tiny_elements, equal_distances, without_numbers, small_launches, large_inputs_take_them
+    equal_observations, equal_distances, without_numbers, other_searches;
+    near_and_far, tiny_elements, small_launches, large_inputs_take_them
 }
 
 /// Metrics whose distance is a function of the sum of squared differences.

@@ -12,8 +12,8 @@ use crate::{
 };
 
 device_tests! {
-    every_rule, nothing, refused;
-    parts_merge, every_metric, some_columns_at_a_time, ones_that_differ,
+    every_rule, parts_merge, nothing, refused;
+    every_metric, some_columns_at_a_time, ones_that_differ,
 }
 
 pub(super) const METRICS: [Metric; 7] = [

@@ -16,7 +16,7 @@ use crate::{
     store::{ArraySpec, ArrayWriter, Compression, Folder, NpyArray, NpyWriter, WritableStorage, ZarrArray},
 };
 
-device_tests! { refused; squares, runs_of_pairs, resumed }
+device_tests! { squares, refused; runs_of_pairs, resumed }
 
 fn spec(dtype: StoredType, shape: &[u64], tile: &[u64]) -> ArraySpec {
     let mut spec = ArraySpec::new(dtype, shape, tile);

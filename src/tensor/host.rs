@@ -63,7 +63,7 @@ pub(crate) enum Sent<T: Element> {
 }
 
 impl<T: Element> Sent<T> {
-    /// Waits for the elements and returns them in C order. Fails as [`Tensor::read`].
+    /// Waits for the elements and returns them in C order. Fails as [`Tensor::read`] does.
     pub(crate) fn wait(self) -> Result<HostValues<T>> {
         match self {
             Self::Here(tensor) => tensor.into_values(),

@@ -78,8 +78,8 @@ impl Task<'_> {
         report.finish(output, self.result.file.json)
     }
 
-    /// Adds the input, what `filter` adds, and the boxes to the report.
-    fn describe(&self, report: &mut Report, input: &Input, swept: &Swept, filter: impl FnOnce(&mut Report)) {
+    /// Adds the input, what `options` adds, and the boxes to the report.
+    fn describe(&self, report: &mut Report, input: &Input, swept: &Swept, options: impl FnOnce(&mut Report)) {
         let stored = &input.stored;
         report.warn(stored.warnings(self.of_missing));
         let Swept { boxes, found: earlier_boxes, times_covered, times_decoded, .. } = *swept;
@@ -87,7 +87,7 @@ impl Task<'_> {
             json!({ "path": stored.path, "shape": stored.array.shape(), "dtype": stored.type_name() });
         stored.record_gaps(&mut of_input);
         report.put(json!({ "input": of_input }));
-        filter(report);
+        options(report);
         // The number of boxes filtered now, the number that an earlier run had done, and the elements read for each element filtered.
         report.put(json!({
             "boxes": { "filtered": boxes, "found": earlier_boxes, "times_covered": times_covered, "times_decoded": times_decoded },

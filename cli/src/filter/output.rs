@@ -16,7 +16,15 @@ use crate::remote;
 
 /// Attributes that describe the stored elements or their encoding, and that results do not keep. A result has NaN for missing elements, and any
 /// of its elements may equal the input's missing value.
-const OWN: &str = "_FillValue missing_value scale_factor add_offset _Unsigned _ARRAY_DIMENSIONS teatime";
+const OWN: [&str; 7] = [
+    "_FillValue",
+    "missing_value",
+    "scale_factor",
+    "add_offset",
+    "_Unsigned",
+    "_ARRAY_DIMENSIONS",
+    "teatime",
+];
 
 pub(super) fn npy(task: &Task<'_>, input: &Input, path: &Path) -> Result<NpyWriter> {
     NpyWriter::create(path, (task.result_type)(input.stored.array.dtype()), input.stored.array.shape())
@@ -86,7 +94,7 @@ fn keep(spec: &mut ArraySpec, path: &Path) -> Result<()> {
         spec.fill = serde_json::Value::Null;
     }
     let attributes = read_attributes(&*folder, "")?.as_object().cloned().unwrap_or_default();
-    let is_kept = |(name, _): &(String, _)| OWN.split(' ').all(|own| own != name);
+    let is_kept = |(name, _): &(String, _)| !OWN.contains(&name.as_str());
     spec.attributes = attributes.into_iter().filter(is_kept).collect::<Attributes>();
     Ok(())
 }

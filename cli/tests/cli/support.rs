@@ -290,6 +290,7 @@ pub(crate) fn json(text: &str) -> Value {
 
 /// Copies a folder with the files in it.
 pub(crate) fn copy(from: &Path, to: &Path) {
+    assert!(!to.exists(), "{} should not be there", to.display());
     for (name, bytes) in files(from) {
         let path = to.join(name);
         fs::create_dir_all(path.parent().unwrap()).expect("the folder should be made");

@@ -12,7 +12,10 @@ pub(super) mod standardized;
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
@@ -86,7 +89,7 @@ pub struct Cohort {
     projection: Option<Projection>,
     missing_calls: Option<Vec<u64>>,
     stats: Mutex<StreamStats>,
-    passes_over_store: Mutex<u32>,
+    passes_over_store: AtomicU32,
     /// Digests of the bytes of the first pass, if further passes over the store were planned.
     digests: Option<Digests>,
 }
@@ -177,7 +180,7 @@ impl Cohort {
             projection: None,
             missing_calls,
             stats: Mutex::new(stats),
-            passes_over_store: Mutex::new(passes),
+            passes_over_store: AtomicU32::new(passes),
             digests,
             reader,
         };
@@ -234,7 +237,7 @@ impl Cohort {
     /// Returns the number of passes over the store: one for [`load`](Self::load), none for
     /// [`of_part`](Self::of_part), and later ones if genotypes stay in the store.
     pub fn passes_over_store(&self) -> u32 {
-        *lock(&self.passes_over_store)
+        self.passes_over_store.load(Relaxed)
     }
 
     /// Returns the number of missing calls of each sample over all variants, if it was [wanted](Wanted::missing_calls).
@@ -356,7 +359,7 @@ impl Cohort {
         {
             return Err(changed(plan.array(array).name()));
         }
-        *lock(&self.passes_over_store) += 1;
+        self.passes_over_store.fetch_add(1, Relaxed);
         lock(&self.stats).add(&read.stats);
         Ok(())
     }

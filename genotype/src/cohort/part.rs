@@ -71,7 +71,8 @@ impl Cohort {
     /// ```
     ///
     /// # Cost
-    /// Each member of a [group](Device::group) reads some of the variants, if two bits hold a genotype and parts of the memory do.
+    /// Each member of a [group](Device::group) reads some of the variants, if two bits hold a genotype and parts of the memory do; else the first
+    /// device reads all.
     ///
     /// The cost of [`load`](Self::load) for that many variants. The part has 12 bytes a variant, or 32 if dosages are not 0, 1 and 2; 4 samples²
     /// bytes for each matrix of sums; and 8 (k + 1) bytes a sample for a projection onto k components, with 4 k (k + 1) more for least squares.

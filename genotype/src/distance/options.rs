@@ -12,7 +12,7 @@ use crate::{
     source::{Genotypes, check_extents},
 };
 
-/// A measure of distance or similarity between two samples.
+/// A measure of distance or similarity between two samples; by default the Euclidean distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SampleMetric {

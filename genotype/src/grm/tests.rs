@@ -5,7 +5,7 @@ use teatime::{Device, Error, Run, assert_err};
 use super::*;
 use crate::{
     grm,
-    tests::{binary, changes_no_bit, dosages, entries, grm_bits, memory},
+    tests::{assert_refused, binary, changes_no_bit, dosages, entries, grm_bits, memory},
 };
 
 #[cfg(feature = "zarr")]
@@ -163,6 +163,21 @@ fn pairs_that_share_nothing_are_nan() {
         let mean = compute(&memory(&rows, &[60, 6], &[7, 6]), &options).unwrap();
         assert_matches(&mean, &wide(&rows), 2.0, &options);
         assert_eq!(mean.undefined(), 0);
+    }
+}
+
+#[test]
+fn bad_input_is_named() {
+    let good = dosages(60, 12);
+    let fails = |genotypes: &Genotypes, options: &GrmOptions, needle: &str| {
+        assert_refused(compute(genotypes, options), &[needle])
+    };
+    for options in every() {
+        fails(&memory(&[-1i8; 40], &[10, 4], &[4, 4]), &options, "10 have no call");
+        fails(&memory(&[1i8; 40], &[10, 4], &[4, 4]), &options, "10 do not vary");
+        fails(&memory(&good[..60], &[60, 1], &[20, 1]), &options, "do not vary");
+        let filter = VariantFilter { min_maf: 0.5, ..VariantFilter::default() };
+        fails(&memory(&good[..12], &[1, 12], &[1, 12]), &GrmOptions { filter, ..options }, "1 have too low");
     }
 }
 

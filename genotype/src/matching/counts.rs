@@ -58,7 +58,8 @@ pub struct GenotypeCounts {
     pub not_in_reference: u64,
     /// Variants that repeat the position and alleles of an earlier one, beyond the number of such variants in the reference.
     pub repeated: u64,
-    /// Variants whose alleles fit several variants of either, or that name only the possible base before an insertion or deletion.
+    /// Variants whose alleles fit several variants of the reference or of the genotypes, or that name only the possible base before an
+    /// insertion or deletion.
     pub ambiguous: u64,
     /// Variants without the position or id that they are matched by.
     pub nowhere: u64,
@@ -66,6 +67,7 @@ pub struct GenotypeCounts {
     pub doubled_id: u64,
 }
 
+/// Returns fields with their names.
 macro_rules! named {
     ($counts:ident: $($field:ident)*) => { [$((stringify!($field), $counts.$field)),*] };
 }

@@ -7,7 +7,8 @@ use teatime::{ArrayFacts, ChunkedArray, DecodedChunk, FetchedChunk, Result, stre
 use super::{GenotypeKind, Genotypes};
 
 impl Genotypes {
-    /// Selects only these samples, as [`select`](Self::select) selects variants; replaces any earlier selection. The ranges are in ascending order and do not overlap.
+    /// Selects only these samples, as [`select`](Self::select) selects variants; replaces any earlier selection. The ranges are in ascending order
+    /// and do not overlap.
     /// Chunks without a selected sample are not read, and results equal those of arrays with only the selected samples.
     ///
     /// Takes 16 bytes of memory for each run of neighbouring samples. A chunk of PLINK's packed calls, which holds every sample, is decoded

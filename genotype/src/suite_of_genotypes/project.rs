@@ -91,7 +91,7 @@ impl Case {
         (0..self.shape[1]).map(|s| self.terms(s).filter(|(_, z)| z.is_some()).count() as u64).collect()
     }
 
-    /// Asserts that scores are the formula's sums, within `tolerance` of the terms' magnitudes, if `packed` within their rounding, too.
+    /// Asserts that scores are the formula's sums, within `tolerance` of the terms' magnitudes, if `packed` plus their rounding.
     fn assert_sums(&self, projection: &Projection, tolerance: f64, packed: bool) {
         let weight = |row: &Row, j: usize| {
             let farthest = [1.0, row.mean, 2.0 - row.mean, 2.0 - row.shift].into_iter().fold(0.0, f64::max);

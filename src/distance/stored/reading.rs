@@ -148,7 +148,7 @@ impl StoredOperands {
     }
 
     /// Loads whole arrays, if memory holds them together with the `later` needs. Returns the tensors, the run with the memory that remains, and the
-    /// digest of each array. Fails with [`Error::Budget`]; as [`load`].
+    /// digest of each array. Fails with [`Error::Budget`], and as [`load`] does.
     pub(super) fn load<T: Element>(
         &self,
         run: &Run,
@@ -237,7 +237,7 @@ impl StoredOperands {
     }
 
     /// Passes the boxes of the plans, one of each at a time, to `sink` as tensors, with the core of the first. Leaves out those that `left_out` marks.
-    /// Errors: as [`Blocks::next_block`] and [`Block::tensor`](crate::stream::Block::tensor); those of `sink`.
+    /// Fails as [`Blocks::next_block`] and [`Block::tensor`](crate::stream::Block::tensor) do, and as `sink` does.
     pub(super) fn each<T: Element>(
         &self,
         plans: &[(u64, Plan)],

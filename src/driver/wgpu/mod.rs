@@ -427,6 +427,10 @@ impl Driver for WgpuDriver {
         Ok(Fence::Passed)
     }
 
+    fn order_after(&self, _fence: &Fence) -> Result<()> {
+        Ok(())
+    }
+
     fn wgpu(&self) -> Option<&WgpuDriver> {
         Some(self)
     }

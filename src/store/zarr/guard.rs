@@ -59,7 +59,7 @@ impl From<&str> for Fault {
 /// A chunk, or the reason why there is none.
 pub(crate) type Decoded<T> = Result<T, Fault>;
 
-/// What was decoded, and its bit planes if it is still in these.
+/// A decoded value, and its bit planes if it is still in these.
 pub(crate) type InPlanes<T> = (T, Option<BitPlanes>);
 
 /// The number of bytes of a blosc header, which precedes the table of block offsets.

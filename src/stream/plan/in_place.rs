@@ -42,10 +42,11 @@ impl Plan {
 mod tests {
     use std::{path::Path, sync::Arc};
 
+    #[cfg(feature = "zarr")]
+    use crate::openings::assert_refused;
     use crate::{
         Budget, ChunkedArray, Device, Error, Result, Run,
         linalg::LinearMap,
-        openings::assert_refused,
         store::{NpyArray, write_npy},
         stream::StoredMatrix,
     };

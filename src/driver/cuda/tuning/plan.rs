@@ -204,6 +204,10 @@ impl Driver for Planned {
         Ok(Fence::Passed)
     }
 
+    fn order_after(&self, _fence: &Fence) -> Result<()> {
+        Ok(())
+    }
+
     fn synchronize(&self) -> Result<()> {
         Ok(())
     }
