@@ -49,16 +49,30 @@ pub(crate) trait SimdFloat:
 
 macro_rules! floats {
     ($($real:ident: $vector:ident $splat:ident $vectors:ident $vectors_mut:ident $load:ident $sum:ident
-        [$($name:ident($($x:ident),*) $operation:ident),*] [$($function:ident($($argument:ident)?) $type:ident),*];)*) => {$(
+        [$($name:ident($($x:ident),*) $operation:ident),*];)*) => {$(
         impl SimdFloat for $real {
             type Vector<S: Simd> = S::$vector;
 
-            $(
-                #[inline(always)]
-                fn $function(self, $($argument: Self)?) -> $type {
-                    self.$function($($argument)?)
-                }
-            )*
+            #[inline(always)]
+            fn abs(self) -> Self {
+                self.abs()
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                self.sqrt()
+            }
+            #[inline(always)]
+            fn ln(self) -> Self {
+                self.ln()
+            }
+            #[inline(always)]
+            fn powf(self, exponent: Self) -> Self {
+                self.powf(exponent)
+            }
+            #[inline(always)]
+            fn is_nan(self) -> bool {
+                self.is_nan()
+            }
             $(
                 #[inline(always)]
                 fn $name<S: Simd>(simd: S, $($x: S::$vector),*) -> S::$vector {
@@ -92,10 +106,8 @@ macro_rules! floats {
 floats! {
     f32: f32s splat_f32s as_simd_f32s as_mut_simd_f32s partial_load_f32s reduce_sum_f32s
         [add_vectors(x, y) add_f32s, sub_vectors(x, y) sub_f32s, mul_vectors(x, y) mul_f32s, mul_add_vectors(x, y, sum) mul_add_f32s,
-            abs_vector(x) abs_f32s]
-        [abs() Self, sqrt() Self, ln() Self, powf(exponent) Self, is_nan() bool];
+            abs_vector(x) abs_f32s];
     f64: f64s splat_f64s as_simd_f64s as_mut_simd_f64s partial_load_f64s reduce_sum_f64s
         [add_vectors(x, y) add_f64s, sub_vectors(x, y) sub_f64s, mul_vectors(x, y) mul_f64s, mul_add_vectors(x, y, sum) mul_add_f64s,
-            abs_vector(x) abs_f64s]
-        [abs() Self, sqrt() Self, ln() Self, powf(exponent) Self, is_nan() bool];
+            abs_vector(x) abs_f64s];
 }
